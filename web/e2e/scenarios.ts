@@ -183,6 +183,30 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByText("A link to a host cannot be drained").waitFor();
   },
 
+  /** Catches an acknowledgement that needs a reload to be seen, and one that can be written without a note. */
+  async acknowledge(page) {
+    await outside("disconnect n2");
+    await page.goto(url);
+    const problem = page.getByRole("article", { name: /critical: node n2/ });
+    await problem.getByRole("button", { name: "Acknowledge…" }).focus();
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog", { name: "Acknowledge a problem" });
+    check(await dialog.getByRole("button", { name: "Acknowledge" }).isDisabled(), "it can be acknowledged without a note");
+    await page.keyboard.type("it's the fans");
+    await dialog.getByText(`--note 'it'\\''s the fans'`).first().waitFor();
+    await page.keyboard.press("Enter");
+    await dialog.waitFor({ state: "detached" });
+    await problem.getByText("it's the fans, until it ends").waitFor();
+    await page.getByRole("status").getByText("1 root problem, all known to operators, 0 more").waitFor();
+    const status = (await (await fetch(`${url}/api/v1/status`)).json()) as { silenced: number };
+    check(status.silenced === 1, "the controller does not know it");
+    await problem.getByRole("button", { name: "Unsilence…" }).press("Enter");
+    const end = page.getByRole("dialog", { name: /^End silence problem-/ });
+    await end.getByRole("button", { name: "End it" }).press("Enter");
+    await problem.getByRole("button", { name: "Acknowledge…" }).waitFor();
+    await page.getByRole("status").getByText("1 root problem, 0 more").waitFor();
+  },
+
   /** Catches a pending commit that is not shown, a write that is refused without its name, and one of the tab that is no part of its own. */
   async commit(page) {
     const post = async (path: string, body: unknown) => {

@@ -25,11 +25,12 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
     Case { name: "a_link_is_drained_and_put_back_by_keyboard", run: || scenario("drain") },
+    Case { name: "a_problem_is_acknowledged_and_unsilenced_by_keyboard", run: || scenario("acknowledge") },
     Case { name: "a_pending_commit_is_on_every_page_until_it_ends", run: || scenario("commit") },
     Case { name: "a_write_of_the_audit_is_shown_and_undone", run: || scenario("audit") },
     Case { name: "a_restart_of_the_controller_is_seen_and_recovered_from", run: || scenario("restart") },

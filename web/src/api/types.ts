@@ -28,6 +28,7 @@ export type Version = Schemas["VersionItem"];
 export type DryRun = Schemas["DryRun"];
 export type Effect = Schemas["Effect"];
 export type Problem = Schemas["ProblemItem"];
+export type SilenceRef = Schemas["SilenceRef"];
 export type ProblemRef = Schemas["ProblemRef"];
 export type ObjectRef = Schemas["ObjectRef"];
 export type Severity = Schemas["Severity"];

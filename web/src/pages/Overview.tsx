@@ -11,6 +11,7 @@ import { Empty, Loaded, Page } from "../ui/Page";
 import { ProblemSentence } from "../ui/ProblemSentence";
 import { Shape, StateWord } from "../ui/State";
 import { Fleet } from "./overview/Fleet";
+import { Acknowledge } from "./silences/Acknowledge";
 
 /** Root problems on this page; more are counted. */
 const SHOWN = 50;
@@ -29,12 +30,13 @@ export function Overview() {
 }
 
 function tab(problems: Problem[] | undefined): string {
-  const roots = problems?.filter((problem) => problem.root).length ?? 0;
+  const roots = problems?.filter((problem) => problem.root && !problem.silence).length ?? 0;
   return roots ? counted(roots, "problem") : "Overview";
 }
 
 function Causes({ problems, status }: { problems: Problem[]; status: DomainStatus | undefined }) {
   const roots = problems.filter((problem) => problem.root);
+  const silenced = roots.filter((problem) => problem.silence).length;
   const left = status?.leftOut ?? 0;
   return (
     <section aria-label="What is wrong">
@@ -47,11 +49,14 @@ function Causes({ problems, status }: { problems: Problem[]; status: DomainStatu
         </p>
       ) : (
         <p className="faint" role="status">
-          {counted(roots.length, "root problem")}, {count(problems.length - roots.length)} more that follow from {roots.length === 1 ? "it" : "them"}
+          {counted(roots.length, "root problem")}
+          {silenced > 0 && `, ${silenced === roots.length ? "all" : count(silenced)} known to operators`}, {count(problems.length - roots.length)} more that follow from {roots.length === 1 ? "it" : "them"}
         </p>
       )}
       {roots.slice(0, SHOWN).map((problem) => (
-        <ProblemSentence key={problem.id} problem={problem} />
+        <ProblemSentence key={problem.id} problem={problem}>
+          <Acknowledge problem={problem} />
+        </ProblemSentence>
       ))}
       {roots.length > SHOWN && (
         <p className="faint">

@@ -8,10 +8,12 @@ import { object, sentence } from "../lib/problem";
 import { ofSeverity } from "../lib/state";
 import { Age, Instant } from "../ui/Age";
 import { Command } from "../ui/Command";
+import { Known } from "../ui/Known";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { ObjectLink } from "../ui/ObjectLink";
 import { StateWord } from "../ui/State";
 import { IncidentTable } from "./Incidents";
+import { Acknowledge } from "./silences/Acknowledge";
 
 const route = getRouteApi("/problems/$id");
 
@@ -41,7 +43,20 @@ function Detail({ problem }: { problem: Problem }) {
   const info = useQuery(queries.problemCodes).data?.find((code) => code.code === problem.code);
   return (
     <Page title={sentence(problem)} tab={`${problem.code} ${problem.object.name}`} aside={<StateWord state={ofSeverity(problem.severity)}>{problem.severity}</StateWord>}>
+      {problem.root && (
+        <div className="tools">
+          <Acknowledge problem={problem} />
+        </div>
+      )}
       <dl className="facts">
+        {problem.silence && (
+          <>
+            <dt>Silence</dt>
+            <dd>
+              <Known silence={problem.silence} />
+            </dd>
+          </>
+        )}
         <dt>Object</dt>
         <dd>
           <ObjectLink of={problem.object} />

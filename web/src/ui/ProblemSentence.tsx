@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // One root problem: what, where, since, what it affects, what to do, and the way there.
 import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import type { Problem } from "../api/types";
 import { affected, object, sentence } from "../lib/problem";
 import { ofSeverity } from "../lib/state";
 import { Age } from "./Age";
+import { Known } from "./Known";
 import { ObjectLink } from "./ObjectLink";
 import { Shape } from "./State";
 
 const SEEN = 3;
 
-export function ProblemSentence({ problem }: { problem: Problem }) {
+/** `children` are further actions. */
+export function ProblemSentence({ problem, children }: { problem: Problem; children?: ReactNode }) {
   const hit = affected(problem.affects);
   return (
     <article className="problem" aria-label={`${problem.severity}: ${sentence(problem)}`}>
@@ -34,11 +37,17 @@ export function ProblemSentence({ problem }: { problem: Problem }) {
       <div className="detail">
         <strong>Do:</strong> {problem.remedy}
       </div>
+      {problem.silence && (
+        <div className="detail">
+          <strong>Known:</strong> <Known silence={problem.silence} />
+        </div>
+      )}
       <div className="act">
         <ObjectLink of={problem.object} className="button" text={`Open ${object(problem.object)}`} />
         <Link to="/problems/$id" params={{ id: problem.id }}>
           Cause and effects
         </Link>
+        {children}
       </div>
     </article>
   );

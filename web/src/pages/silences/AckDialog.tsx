@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Acknowledges a problem. It changes nothing of the network, so there are no effects to check first.
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, data } from "../../api/client";
+import type { Problem } from "../../api/types";
+import { sentence } from "../../lib/problem";
+import { ackCommand, ackName, endsAt, LASTS } from "../../lib/silence";
+import { Command } from "../../ui/Command";
+import { Dialog } from "../../ui/Dialog";
+import { ErrorNote } from "../../ui/Page";
+
+const NOTE_CHARACTERS = 1024;
+
+export function AckDialog({ problem, onClose }: { problem: Problem; onClose: () => void }) {
+  const [note, setNote] = useState("");
+  const [lasts, setLasts] = useState(0);
+  const cache = useQueryClient();
+  const { time, seconds } = LASTS[lasts] ?? { time: "" };
+  const apply = useMutation({
+    mutationFn: () =>
+      data(
+        api.POST("/api/v1/silences", {
+          params: { query: {} },
+          body: {
+            apiVersion: "canopy/v1",
+            kind: "Silence",
+            metadata: { name: ackName(problem) },
+            spec: { problem: problem.id, note: note.trim(), ...(seconds && { until: endsAt(Date.now(), seconds) }) },
+          },
+        }),
+      ),
+    onSuccess: async () => {
+      await cache.invalidateQueries({ queryKey: ["problems"] });
+      onClose();
+    },
+  });
+  const why = unusable(note);
+  return (
+    <Dialog title="Acknowledge a problem" onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!why) apply.mutate();
+        }}
+      >
+        <p>{sentence(problem)}</p>
+        <p className="faint">It is listed behind the others and raises no alert. It stays a problem: nothing else changes.</p>
+        <label className="field">
+          Note, for other operators
+          <input
+            // eslint-disable-next-line jsx-a11y/no-autofocus -- the dialog was opened to fill this field
+            autoFocus
+            value={note}
+            aria-describedby="ack-why"
+            onChange={(event) => {
+              setNote(event.target.value);
+              apply.reset();
+            }}
+          />
+          <span id="ack-why" className="faint">{why}</span>
+        </label>
+        <label className="field">
+          Lasts
+          <select value={lasts} onChange={(event) => setLasts(Number(event.target.value))}>
+            {LASTS.map(({ label }, i) => (
+              <option key={label} value={i}>
+                {label}
+              </option>
+            ))}
+          </select>
+        </label>
+        <ErrorNote error={apply.error} />
+        <p>
+          <Command line={ackCommand(problem, note.trim(), time)} />
+        </p>
+        <div className="tools">
+          <button type="submit" className="primary" disabled={Boolean(why) || apply.isPending} aria-describedby="ack-why">
+            Acknowledge
+          </button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function unusable(note: string): string {
+  if (!note.trim()) return "A note is needed.";
+  return [...note.trim()].length > NOTE_CHARACTERS ? `At most ${NOTE_CHARACTERS} characters.` : "";
+}
