@@ -23,8 +23,9 @@ use crate::attempts::Attempts;
 use crate::charts::ChartState;
 use crate::commit::Commit;
 use crate::events::Code;
-use crate::events::Events;
+use crate::events::{EventFilter, Events};
 use crate::incidents::IncidentState;
+use crate::journal::Recorded;
 use crate::links::Flap;
 use crate::moves::Moves;
 use crate::news::{Follower, GroupChanges, News, WaitedGroups};
@@ -73,6 +74,7 @@ pub(crate) struct Shared {
     phases: Mutex<Phases>,
     confirmations: Mutex<Confirmations>,
     validations: Semaphore,
+    journal_readers: Semaphore,
     commit: Mutex<Option<Commit>>,
     telemetry: Telemetry,
     charts: ChartState,
@@ -115,6 +117,7 @@ impl Controller {
         durable: watch::Receiver<u64>,
         commit: Option<Commit>,
         incidents: IncidentState,
+        events: Events,
     ) -> Self {
         let phases = phases_of(&domain);
         Self(Arc::new(Shared {
@@ -146,7 +149,8 @@ impl Controller {
             incidents,
             traces: Traces::default(),
             keys: KeyCounts::default(),
-            events: Events::default(),
+            events,
+            journal_readers: Semaphore::new(1),
         }))
     }
 
@@ -426,6 +430,17 @@ impl Controller {
         &self.0.charts
     }
 
+    /// Up to `limit` of the newest events that the filter accepts, the oldest first, also of before the start.
+    ///
+    /// # Errors
+    /// The controller is stopping.
+    pub async fn recorded_events(&self, limit: usize, filter: EventFilter) -> Result<Vec<Recorded>, CommandError> {
+        let _one_at_a_time = self.0.journal_readers.acquire().await.map_err(|_| CommandError::Stopping)?;
+        let this = self.clone();
+        let read = tokio::task::spawn_blocking(move || this.events().recorded(limit, &filter));
+        read.await.map_err(|_| CommandError::Stopping)
+    }
+
     /// What happened.
     pub fn events(&self) -> &Events {
         &self.0.events
@@ -453,6 +468,8 @@ impl Controller {
     }
 
     pub(crate) fn set_read_only(&self, why: Option<String>) {
+        self.0.events.set_full(why.is_some());
+        self.0.events.set_full(why.is_some());
         *self.read_only() = why;
     }
 

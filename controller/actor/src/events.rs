@@ -1,23 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The most recent events, in a ring: what nodes report and what the controller detects. Never stored.
+//! The most recent events, in a ring: what nodes report and what the controller detects. Those before them are in the
+//! [`journal`](crate::journal).
+//!
+//! A node that reports one thing without end, or a cause that moves many groups at once, must not push everything else out: beyond
+//! [`BURST`] events of one code of one node, [`PER_SECOND`] follow each second. Those left out are counted in `EventsSuppressed`.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::Ipv6Addr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use canopy_controller_core::request_id::RequestId;
 use canopy_model::telemetry::EventCode;
 use canopy_units::UnixTime;
 use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::journal::{EventJournal, Recorded};
 
 /// Events kept.
 pub const RING: usize = 4096;
+/// Events of one code and node at once.
+pub const BURST: u32 = 500;
+/// Events of one code and node each second, beyond that.
+pub const PER_SECOND: u32 = 5;
 /// Longest detail kept of an event, bytes.
 const MAX_DETAIL: usize = 1024;
 
 /// What an event is about; its text is the API's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
     /// Reported by a node.
     Node(EventCode),
@@ -27,6 +40,8 @@ pub enum Code {
     AgentDisconnected,
     /// A node reported more events at once than are kept.
     EventsLeftOut,
+    /// There were too many events of one code and node; the event has how many were left out.
+    EventsSuppressed,
     /// A group has another phase or reason.
     GroupPhase,
     /// A receiver was removed by the stall policy, or because its queue pair was not reset.
@@ -125,28 +140,84 @@ impl Event {
     }
 }
 
-/// The ring.
+/// Which events are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Only of this node.
+    pub node: Option<String>,
+    /// Only of this group.
+    pub group: Option<String>,
+    /// Only with this code.
+    pub code: Option<String>,
+    /// Only with a larger number.
+    pub after: Option<u64>,
+    /// Only with a smaller number.
+    pub before: Option<u64>,
+    /// Only from then on.
+    pub since: UnixTime,
+}
+
+impl EventFilter {
+    pub(crate) fn has_number(&self, sequence: u64) -> bool {
+        self.after.is_none_or(|after| sequence > after) && self.before.is_none_or(|before| sequence < before)
+    }
+
+    pub(crate) fn accepts(&self, event: &Recorded) -> bool {
+        let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
+        self.has_number(event.sequence)
+            && event.time >= self.since
+            && is(&self.node, event.node.as_deref())
+            && is(&self.group, event.group.as_deref())
+            && is(&self.code, Some(&event.code))
+    }
+}
+
+/// The ring, and the journal behind it.
 #[derive(Default)]
 pub struct Events {
     ring: Mutex<Ring>,
     next: watch::Sender<u64>,
+    journal: EventJournal,
+    /// The disk of the store is full.
+    is_full: AtomicBool,
+    suppressed: AtomicU64,
 }
 
 #[derive(Default)]
 struct Ring {
     next: u64,
     events: VecDeque<Event>,
+    quotas: Quotas,
 }
 
 impl Events {
+    pub(crate) fn open(store: Option<&Path>) -> Self {
+        let (journal, next) = EventJournal::open(store);
+        let ring = Ring { next, ..Ring::default() };
+        Self { ring: Mutex::new(ring), next: watch::Sender::new(next), journal, ..Self::default() }
+    }
+
     /// Adds an event. Assigns its sequence number, and the current time if its time is 0.
-    pub fn push(&self, mut event: Event) {
+    pub fn push(&self, event: Event) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_kept, left_out) = ring.quotas.take(&event, Instant::now());
+        if let Some((node, code, count)) = left_out {
+            let detail = format!("{count} more events {code} were left out");
+            self.add(&mut ring, Event { node, ..Event::new(Code::EventsSuppressed, detail) });
+        }
+        match is_kept {
+            true => self.add(&mut ring, event),
+            false => _ = self.suppressed.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    fn add(&self, ring: &mut Ring, mut event: Event) {
         event.sequence = ring.next;
         if event.time == UnixTime::default() {
             event.time = UnixTime::default() + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         }
         truncate(&mut event.detail);
+        self.journal.add(&event, self.is_full.load(Ordering::Relaxed));
         ring.next += 1;
         if ring.events.len() == RING {
             ring.events.pop_front();
@@ -154,6 +225,41 @@ impl Events {
         ring.events.push_back(event);
         // Under the lock, so that the number never falls.
         self.next.send_replace(ring.next);
+    }
+
+    /// Up to `limit` of the newest events that the filter accepts, the oldest first, of the ring and the journal. Blocks on the disk where
+    /// the ring does not have them.
+    pub fn recorded(&self, limit: usize, filter: &EventFilter) -> Vec<Recorded> {
+        let (mut newest, first) = {
+            let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = ring.events.iter().rev().filter(|event| filter.has_number(event.sequence));
+            let all = all.map(|event| Recorded::from(event.clone()));
+            let newest: Vec<Recorded> = all.filter(|event| filter.accepts(event)).take(limit).collect();
+            (newest, ring.events.front().map_or(ring.next, |event| event.sequence))
+        };
+        newest.reverse();
+        let mut all = self.journal.newest(first, limit - newest.len(), filter);
+        all.append(&mut newest);
+        all
+    }
+
+    /// Events that were left out because there were too many of their code and node, since the start.
+    pub fn suppressed(&self) -> u64 {
+        self.suppressed.load(Ordering::Relaxed)
+    }
+
+    /// Events that are in no file, because the disk is full or too slow, since the start.
+    pub fn unsaved(&self) -> u64 {
+        self.journal.unsaved()
+    }
+
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Waits until all are on the disk.
+    pub(crate) fn end(&self) {
+        self.journal.end();
     }
 
     /// An event of the controller itself.
@@ -188,6 +294,57 @@ impl Events {
     }
 }
 
+/// How many events of a code and node may follow.
+#[derive(Default)]
+struct Quotas {
+    of: HashMap<(Option<String>, Code), Quota>,
+    /// When those that are full again were removed.
+    swept: Option<Instant>,
+}
+
+struct Quota {
+    left: f64,
+    at: Instant,
+    /// Left out and not counted in an event yet.
+    left_out: u64,
+}
+
+impl Quotas {
+    /// Whether the event is kept, and what was left out of its kind before it.
+    fn take(&mut self, event: &Event, now: Instant) -> (bool, Option<(Option<String>, Code, u64)>) {
+        self.sweep(now);
+        let new = || Quota { left: f64::from(BURST), at: now, left_out: 0 };
+        let quota = self.of.entry((event.node.clone(), event.code)).or_insert_with(new);
+        quota.fill(now);
+        if quota.left < 1.0 {
+            quota.left_out += 1;
+            return (false, None);
+        }
+        quota.left -= 1.0;
+        let count = std::mem::take(&mut quota.left_out);
+        (true, (count > 0).then(|| (event.node.clone(), event.code, count)))
+    }
+
+    /// Removes what is full again, once a minute: what is left is bounded by the events of that minute.
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_some_and(|at| now < at + Duration::from_secs(60)) {
+            return;
+        }
+        self.swept = Some(now);
+        self.of.retain(|_, quota| {
+            quota.fill(now);
+            quota.left < f64::from(BURST) || quota.left_out > 0
+        });
+    }
+}
+
+impl Quota {
+    fn fill(&mut self, now: Instant) {
+        let more = now.saturating_duration_since(self.at).as_secs_f64() * f64::from(PER_SECOND);
+        (self.left, self.at) = ((self.left + more).min(f64::from(BURST)), now);
+    }
+}
+
 fn truncate(detail: &mut String) {
     if detail.len() > MAX_DETAIL {
         let cut = (0..=MAX_DETAIL).rev().find(|i| detail.is_char_boundary(*i)).unwrap_or(0);
@@ -204,7 +361,10 @@ mod tests {
     fn the_ring_forgets_the_oldest_and_numbers_all() {
         let events = Events::default();
         for i in 0..RING + 10 {
-            events.note(Code::GroupPhase, (i % 2 == 0).then_some("n1"), None, "ä".repeat(MAX_DETAIL));
+            let node = if i % 2 == 0 { "n1".to_owned() } else { format!("m{}", i / 100) };
+            // As if they came slowly.
+            events.ring.lock().unwrap().quotas = Quotas::default();
+            events.note(Code::GroupPhase, Some(&node), None, "ä".repeat(MAX_DETAIL));
         }
         let all = events.newest(usize::MAX, |_| true);
         assert_eq!(all.len(), RING);
@@ -220,5 +380,52 @@ mod tests {
         assert!(all[0].detail.len() <= MAX_DETAIL + '…'.len_utf8());
         let two = events.newest(2, |e| e.node.as_deref() == Some("n1"));
         assert_eq!(two.iter().map(|e| e.sequence).collect::<Vec<_>>(), [RING as u64 + 6, RING as u64 + 8]);
+    }
+
+    #[test]
+    fn a_node_that_reports_without_end_leaves_room_for_others_and_what_is_left_out_is_counted() {
+        let (mut quotas, start) = (Quotas::default(), Instant::now());
+        let of = |node: &str, code| Event { node: Some(node.into()), ..Event::new(code, String::new()) };
+        let mut take = |node: &str, code, at: Duration| quotas.take(&of(node, code), start + at);
+        let kept = (0..BURST + 100).filter(|_| take("n1", Code::AgentConnected, Duration::ZERO).0).count();
+        assert_eq!(kept, BURST as usize);
+        assert!(take("n2", Code::AgentConnected, Duration::ZERO).0 && take("n1", Code::GroupPhase, Duration::ZERO).0);
+        let second = Duration::from_secs(1);
+        let (is_kept, left_out) = take("n1", Code::AgentConnected, second);
+        assert_eq!((is_kept, left_out), (true, Some((Some("n1".into()), Code::AgentConnected, 100))));
+        let kept = (0..100).filter(|_| take("n1", Code::AgentConnected, second).0).count();
+        assert_eq!(kept, PER_SECOND as usize - 1);
+        // What is full again costs nothing; what has left something out is not forgotten.
+        take("n2", Code::GroupPhase, second * 3600);
+        assert_eq!(quotas.of.len(), 2);
+        let counted = quotas.take(&of("n1", Code::AgentConnected), start + second * 3601);
+        assert_eq!(counted, (true, Some((Some("n1".into()), Code::AgentConnected, 96))));
+    }
+
+    #[test]
+    fn what_the_ring_has_forgotten_is_read_from_the_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = |events: &Events, i: usize| {
+            events.note(Code::AgentConnected, Some(&format!("n{}", i % 100)), None, i.to_string())
+        };
+        let events = Events::open(Some(dir.path()));
+        (0..RING + 10).for_each(|i| note(&events, i));
+        let of_n5 = |events: &Events, limit| -> Vec<String> {
+            let of_node = EventFilter { node: Some("n5".into()), ..EventFilter::default() };
+            let found = events.recorded(limit, &of_node);
+            found.into_iter().map(|event| event.detail).collect()
+        };
+        // The thread has to be done with those before the ring.
+        events.end();
+        let all = of_n5(&events, 1000);
+        assert_eq!((all.len(), all[0].as_str(), of_n5(&events, 2)), (42, "5", vec!["4005".into(), "4105".into()]));
+        let events = Events::open(Some(dir.path()));
+        assert_eq!(*events.follow().borrow(), RING as u64 + 10);
+        note(&events, 5);
+        events.end();
+        let last = of_n5(&events, 2);
+        assert_eq!((of_n5(&events, 1000).len(), last), (43, vec!["4105".into(), "5".into()]));
+        let only = EventFilter { after: Some(4105), ..EventFilter::default() };
+        assert_eq!(events.recorded(9, &only).len(), 1);
     }
 }

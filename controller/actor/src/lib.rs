@@ -28,6 +28,7 @@ mod history;
 mod hmac;
 mod incidents;
 mod intent;
+pub mod journal;
 mod links;
 mod moves;
 pub mod news;

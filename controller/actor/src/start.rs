@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::books::Books;
 use crate::commit::Commit;
-use crate::events::Code;
+use crate::events::{Code, Events};
 use crate::incidents::IncidentState;
 use crate::once::Once;
 use crate::record::{decode, op};
@@ -68,13 +68,13 @@ pub async fn start_with(
     let opened = store.clone();
     let open = move || {
         let domain = open(&*opened, plan, thresholds, hmac)?;
-        Ok::<_, StartError>((domain, IncidentState::open(opened.beside())))
+        Ok::<_, StartError>((domain, IncidentState::open(opened.beside()), Events::open(opened.beside())))
     };
-    let (opened, incidents) = tokio::task::spawn_blocking(open).await.map_err(|_| StartError::Runtime)??;
+    let (opened, incidents, events) = tokio::task::spawn_blocking(open).await.map_err(|_| StartError::Runtime)??;
     let Opened { domain, revision, books, once, commit, unstarted, read_only, recovery } = opened;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let (durable, settled) = watch::channel(0);
-    let controller = Controller::new(domain, store.clone(), commands, settled, commit, incidents);
+    let controller = Controller::new(domain, store.clone(), commands, settled, commit, incidents, events);
     if let Some(lost) = recovery {
         controller.events().note(Code::StoreRecovered, None, None, lost.to_string());
     }
@@ -102,7 +102,11 @@ pub async fn start_with(
         // They hold the store and the files beside it, which the next controller opens.
         health.abort();
         _ = health.await;
-        _ = tokio::task::spawn_blocking(move || ending.end_incidents()).await;
+        _ = tokio::task::spawn_blocking(move || {
+            ending.end_incidents();
+            ending.events().end();
+        })
+        .await;
         ended
     });
     controller.push_thresholds();

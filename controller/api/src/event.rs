@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventItem {
-    /// Grows by one with every event since the controller started.
+    /// Grows by one with every event, also over restarts; a power cut may take the events of the last second, whose numbers are given again.
     pub sequence: u64,
     /// Nanoseconds since the Unix epoch.
     pub time_unix_ns: u64,

@@ -164,6 +164,12 @@ pub struct EventQuery {
     pub group: Option<String>,
     /// Only events of this node.
     pub node: Option<String>,
+    /// Only events with this code.
+    pub code: Option<String>,
+    /// Only events with a smaller sequence number: those before a list, by its first one.
+    pub before: Option<String>,
+    /// Only events of the last so many seconds, on the controller's clock.
+    pub within_seconds: Option<u64>,
     /// Only events with a larger sequence number; with `watch`, the id of the last event that was received.
     pub after: Option<String>,
     /// Send changes as server-sent events instead of a list.

@@ -605,6 +605,12 @@ pub struct GetArgs {
     /// Group whose members or events are listed.
     #[arg(short, long)]
     pub group: Option<String>,
+    /// Node whose events are listed.
+    #[arg(long)]
+    pub node: Option<String>,
+    /// Only events within this time, for example 2h, also of before the controller started.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub within: Option<Duration>,
     /// Only groups with these labels: key=value,key!=value,key.
     #[arg(short = 'l', long)]
     pub selector: Option<String>,

@@ -7,6 +7,7 @@
 //!   quarantine and restore after damage, read-only on a full disk; over one of two [engines](EngineKind).
 //! - [`MemStore`]: the same behaviour in memory, for tests and simulation.
 //! - [`Files`]: small files beside the store, for what is useful and not an intent.
+//! - [`Journal`]: lines in files of which the oldest are removed, likewise.
 //! - [`snapshot`]: the logical backup format, also that of export and import.
 //!
 //! Every call may block on the disk: an async caller runs it in `spawn_blocking`.
@@ -15,6 +16,7 @@ mod embedded;
 mod engine;
 mod error;
 mod files;
+mod journal;
 mod mark;
 mod mem;
 mod recovery;
@@ -27,6 +29,7 @@ pub use embedded::EmbeddedStore;
 pub use engine::EngineKind;
 pub use error::StoreError;
 pub use files::Files;
+pub use journal::{FILE_OCTETS, FILES, Journal, JournalFiles};
 pub use mem::MemStore;
 pub use recovery::{Recovery, acknowledge_recovery};
 pub use snapshot::Snapshot;

@@ -1430,7 +1430,7 @@ export interface components {
             requestId?: string | null;
             /**
              * Format: uint64
-             * @description Grows by one with every event since the controller started.
+             * @description Grows by one with every event, also over restarts; a power cut may take the events of the last second, whose numbers are given again.
              */
             sequence: number;
             /**
@@ -5181,6 +5181,12 @@ export interface operations {
                 group?: string;
                 /** @description Only events of this node. */
                 node?: string;
+                /** @description Only events with this code. */
+                code?: string;
+                /** @description Only events with a smaller sequence number: those before a list, by its first one. */
+                before?: string;
+                /** @description Only events of the last so many seconds, on the controller's clock. */
+                withinSeconds?: number;
                 /** @description Only events with a larger sequence number; with `watch`, the id of the last event that was received. */
                 after?: string;
                 /** @description Send changes as server-sent events instead of a list. */

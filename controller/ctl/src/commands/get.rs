@@ -22,6 +22,8 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::{json, yaml};
 
+/// Events of one answer, at most.
+const MAX_EVENTS: usize = 4096;
 /// Flows per request: enough for all flows of 64 nodes.
 const MAX_FLOWS: usize = 4096;
 /// Incidents that the controller keeps.
@@ -69,6 +71,9 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
     if group.is_some() && !matches!(args.resource, Resource::Members | Resource::Events) {
         return Err(usage("--group is for members and events"));
     }
+    if (args.node.is_some() || args.within.is_some()) && args.resource != Resource::Events {
+        return Err(usage("--node and --within are for events"));
+    }
     if let (Resource::Links, Some(name)) = (args.resource, &args.name) {
         return one(client, &link_path(name)?).await;
     }
@@ -99,7 +104,13 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         }
         (Resource::Events, Some(_)) => Err(usage("events have no names")),
         (Resource::Events, None) => {
-            let query = EventQuery { group: group.map(str::to_owned), ..EventQuery::default() };
+            let query = EventQuery {
+                limit: args.within.map(|_| MAX_EVENTS),
+                group: group.map(str::to_owned),
+                node: args.node.clone(),
+                within_seconds: args.within.map(|within| within.as_secs()),
+                ..EventQuery::default()
+            };
             list(client, "/api/v1/events", &with_query("/api/v1/events", &query)?).await.map(Answer::All)
         }
         (Resource::Problems, Some(id)) => one(client, &format!("/api/v1/problems/{id}")).await,

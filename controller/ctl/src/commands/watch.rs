@@ -40,6 +40,12 @@ pub(crate) async fn run(
     if args.group.is_some() && args.resource != Resource::Events {
         return usage("with --watch, --group is for events");
     }
+    if args.node.is_some() && args.resource != Resource::Events {
+        return usage("--node is for events");
+    }
+    if args.within.is_some() {
+        return usage("--watch shows what happens from now on: leave --within out");
+    }
     if args.output == Output::Yaml {
         return usage("--watch writes tables, names, or with -o json one object per line");
     }
@@ -166,7 +172,8 @@ impl<'a, T: Row + DeserializeOwned> Printer<'a, T> {
         let name = object["metadata"]["name"].as_str().or(object["id"].as_str()).unwrap_or_default().to_owned();
         let other_name = self.args.name.as_ref().is_some_and(|wanted| *wanted != name);
         let other_group = self.args.group.as_deref().is_some_and(|wanted| object["group"].as_str() != Some(wanted));
-        if other_name || other_group {
+        let other_node = self.args.node.as_deref().is_some_and(|wanted| object["node"].as_str() != Some(wanted));
+        if other_name || other_group || other_node {
             return Ok(());
         }
         let is_deleted = event.name == "deleted";
@@ -260,9 +267,16 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_watched_is_refused() {
         let client = Client::new("unix:/nonexistent/canopy.sock").unwrap();
-        for bad in
-            ["links -w", "members -g g -w", "groups -l a=b -w", "nodes -g g -w", "groups -o yaml -w", "events e -w"]
-        {
+        for bad in [
+            "links -w",
+            "members -g g -w",
+            "groups -l a=b -w",
+            "nodes -g g -w",
+            "nodes --node n1 -w",
+            "events --within 1h -w",
+            "groups -o yaml -w",
+            "events e -w",
+        ] {
             let failure = run(&client, &args(bad), &mut Vec::new(), &mut Vec::new()).await.unwrap_err();
             assert_eq!(failure.exit, Exit::Usage, "{bad}: {failure}");
         }

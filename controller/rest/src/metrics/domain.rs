@@ -63,6 +63,16 @@ static REPLAYED: Family<0> = Family::counter(
     "Writes that were sent again with their key since the start, and were not carried out again.",
     [],
 );
+static EVENTS_SUPPRESSED: Family<0> = Family::counter(
+    "canopy_events_suppressed",
+    "Events that were left out since the start because there were too many of their code and node.",
+    [],
+);
+static EVENTS_UNSAVED: Family<0> = Family::counter(
+    "canopy_events_unsaved",
+    "Events since the start that are not in the journal, because the disk is full or too slow.",
+    [],
+);
 static GROUPS: Family<1> = Family::gauge("canopy_groups", "Groups in each phase.", ["phase"]);
 static ACTIVE: Family<4> = Family::gauge(
     "canopy_problem_active",
@@ -94,6 +104,8 @@ pub(super) fn families() -> Vec<Description> {
         &SPANS_LEFT_OUT,
         &KEYS,
         &REPLAYED,
+        &EVENTS_SUPPRESSED,
+        &EVENTS_UNSAVED,
     ];
     let mut all: Vec<_> = own.iter().map(|family| family.describe()).collect();
     all.extend([PENDING_COMMITS.describe(), COMMIT_TIME.describe()]);
@@ -144,6 +156,8 @@ impl Scrape {
         page.one(&SPANS_LEFT_OUT, self.controller.traces().left_out())?;
         page.one(&KEYS, self.controller.keys_kept())?;
         page.one(&REPLAYED, self.controller.writes_replayed())?;
+        page.one(&EVENTS_SUPPRESSED, self.controller.events().suppressed())?;
+        page.one(&EVENTS_UNSAVED, self.controller.events().unsaved())?;
         page.one(&UNMEASURED, unmeasured)
     }
 

@@ -78,7 +78,7 @@ pub(crate) async fn versions(
 }
 
 /// The instant so many seconds ago.
-fn ago(seconds: u64) -> UnixTime {
+pub(super) fn ago(seconds: u64) -> UnixTime {
     UnixTime::from_nanos(UnixTime::now().nanos().saturating_sub(nanos(Duration::from_secs(seconds))))
 }
 

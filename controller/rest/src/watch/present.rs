@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::vec::IntoIter;
 
 use axum::body::Bytes;
-use canopy_controller_actor::events::Event;
+use canopy_controller_actor::journal::Recorded;
 use canopy_controller_actor::{CommandError, Controller};
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
@@ -106,7 +106,7 @@ impl Rest {
             }
             Self::Events(first, end) => {
                 let events = controller.events().since(*first, PAGE).into_iter().filter(|event| event.sequence < *end);
-                let events: Vec<Event> = events.collect();
+                let events: Vec<_> = events.collect();
                 *first = events.last()?.sequence + 1;
                 Some(events.into_iter().map(|event| added(&event_item(event))).collect())
             }
@@ -121,15 +121,7 @@ fn added(resource: &impl Serialize) -> Bytes {
 }
 
 /// An event as the API shows it.
-pub(crate) fn event_item(event: Event) -> EventItem {
-    EventItem {
-        sequence: event.sequence,
-        time_unix_ns: event.time.nanos(),
-        code: event.code.to_string(),
-        node: event.node,
-        group: event.group,
-        branch: event.branch,
-        request_id: event.request.map(|id| id.to_string()),
-        detail: event.detail,
-    }
+pub(crate) fn event_item(event: impl Into<Recorded>) -> EventItem {
+    let Recorded { sequence, time, code, node, group, branch, request, detail } = event.into();
+    EventItem { sequence, time_unix_ns: time.nanos(), code, node, group, branch, request_id: request, detail }
 }
