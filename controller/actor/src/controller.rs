@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use canopy_controller_core::confirmations::Confirmations;
+use canopy_controller_core::fields::GroupField;
 use canopy_controller_core::health::Health;
-use canopy_controller_core::metadata::Selector;
 use canopy_controller_core::principal::Principal;
-use canopy_controller_core::{Applied, Command, Domain, DomainError, Outcome};
+use canopy_controller_core::view::{GroupView, Page};
+use canopy_controller_core::{Applied, Command, Domain, DomainError, EXAMINED, GroupFilter, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{GroupPhase, NodeStatus};
@@ -401,6 +402,25 @@ impl Controller {
         self.phases_lock().counts()
     }
 
+    /// One page of the groups that `filter` lets pass: see [`Domain::groups`]. Those of a phase are found by an index.
+    pub fn groups(&self, filter: &GroupFilter, after: Option<&str>, limit: usize) -> Page<GroupView> {
+        if !filter.fields.requires(GroupField::Phase) || filter.labels.has_equality() {
+            return self.read(|d| d.groups(filter, after, limit));
+        }
+        let phases: Vec<GroupPhase> = GroupPhase::ALL
+            .into_iter()
+            .filter(|phase| filter.fields.allows(GroupField::Phase, &phase.to_string()))
+            .collect();
+        // Only a filter of phases alone takes every name that it finds.
+        let enough = if filter.is_of_phases() { limit } else { EXAMINED };
+        let (names, has_more) = self.phases_lock().behind(&phases, after, enough);
+        let mut page = self.read(|d| d.groups_among(&names, filter, limit));
+        if has_more && page.next.is_none() {
+            page.next = names.last().cloned();
+        }
+        page
+    }
+
     /// Changes on their way to the nodes, and how long others took.
     pub fn confirmations<R>(&self, read: impl FnOnce(&Confirmations) -> R) -> R {
         read(&self.confirmations_lock())
@@ -560,7 +580,7 @@ impl Controller {
 fn phases_of(domain: &Domain) -> Phases {
     let (mut phases, mut after) = (Phases::default(), None);
     loop {
-        let page = domain.groups(&Selector::default(), after.as_deref(), 500);
+        let page = domain.groups(&GroupFilter::default(), after.as_deref(), 500);
         for group in page.items {
             phases.set(&group.metadata.name, group.status.phase);
         }

@@ -528,9 +528,17 @@ pub struct GetArgs {
     /// Group whose members or events are listed.
     #[arg(short, long)]
     pub group: Option<String>,
-    /// Only groups with these labels: key=value,key!=value,key.
+    /// Only groups or drains with these labels: key=value, key!=value, 'key in (a,b)', 'key notin (a,b)', key or '!key', separated by commas.
     #[arg(short = 'l', long)]
     pub selector: Option<String>,
+    /// Only those with these fields: field=value,field!=value. Groups have name, phase, source and tenant; nodes connected, name and synced;
+    /// hosts name, node and port; links drained, link, name, node and to; drains link, name and node; problems code, kind, name, root and
+    /// severity.
+    #[arg(long, value_name = "SELECTOR")]
+    pub field_selector: Option<String>,
+    /// Only groups in this phase: Pending, Programming, Ready, Stalled, Unknown, Degraded or Failed.
+    #[arg(long)]
+    pub phase: Option<String>,
     /// Print the present state, then a row per change, until interrupted: groups, nodes, problems and events.
     #[arg(short, long)]
     pub watch: bool,
@@ -643,6 +651,8 @@ mod tests {
         for good in [
             "get groups",
             "get group g1 -o yaml",
+            "get groups -l !a --phase Stalled",
+            "get hosts --field-selector node=n4,port!=Up",
             "get members -g g1",
             "get links",
             "hmac status",

@@ -117,7 +117,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All drains, in name order. */
+        /** Drains in name order: all that pass the filter. */
         get: operations["listDrains"];
         put?: never;
         /** Takes a link or node out of service; 409 when there is a drain of this name, or hosts behind the node are members of groups. */
@@ -188,7 +188,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Groups in name order. */
+        /** Groups in name order. A page under a filter may be short: only one without `metadata.continue` is the last. */
         get: operations["listGroups"];
         put?: never;
         /** Creates a group; 409 when there is one of this name. */
@@ -330,7 +330,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Hosts in name order, with the numbers of their groups. */
+        /** Hosts in name order, with the numbers of their groups. A page under a filter may be short: only one without `metadata.continue` is the last. */
         get: operations["listHosts"];
         put?: never;
         post?: never;
@@ -432,7 +432,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All nodes, in name order. */
+        /** Nodes in name order: all that pass the filter. */
         get: operations["listNodes"];
         put?: never;
         post?: never;
@@ -4269,14 +4269,19 @@ export interface operations {
     };
     listDrains: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold. */
+                labelSelector?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `link`, `name` and `node`. */
+                fieldSelector?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description all drains */
+            /** @description all drains that pass the filter */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4285,7 +4290,7 @@ export interface operations {
                     "application/json": components["schemas"]["List_DrainResource"];
                 };
             };
-            /** @description a parameter, a header or the body cannot be understood */
+            /** @description a parameter is wrong */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5059,8 +5064,12 @@ export interface operations {
                 limit?: number;
                 /** @description Token from the previous page. */
                 continue?: string;
-                /** @description `key=value,key!=value,key`; all must hold. */
+                /** @description `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold. */
                 labelSelector?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `name`, `phase`, `source` and `tenant`. */
+                fieldSelector?: string;
+                /** @description Only groups in this phase; the same as `fieldSelector=phase=...`. */
+                phase?: "Pending" | "Programming" | "Ready" | "Stalled" | "Unknown" | "Degraded" | "Failed";
                 /** @description Send changes as server-sent events instead of a list. */
                 watch?: boolean;
                 /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */
@@ -6629,10 +6638,12 @@ export interface operations {
     listHosts: {
         parameters: {
             query?: {
-                /** @description Items on this page, 1..=500; 100 when absent. */
+                /** @description Hosts on this page, 1..=500; 100 when absent. */
                 limit?: number;
                 /** @description Token from the previous page. */
                 continue?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `name`, `node` and `port`, the state of the node's port. */
+                fieldSelector?: string;
             };
             header?: never;
             path?: never;
@@ -6920,14 +6931,17 @@ export interface operations {
     };
     listLinks: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description `field=value,field!=value`; all must hold. The fields are `drained`, `link`, `name`, `node` and `to`. */
+                fieldSelector?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description all directions */
+            /** @description all directions that pass the filter */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6936,7 +6950,7 @@ export interface operations {
                     "application/json": components["schemas"]["List_LinkResource"];
                 };
             };
-            /** @description a parameter, a header or the body cannot be understood */
+            /** @description a parameter is wrong */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7063,6 +7077,8 @@ export interface operations {
     listNodes: {
         parameters: {
             query?: {
+                /** @description `field=value,field!=value`; all must hold. The fields are `connected`, `name` and `synced`. */
+                fieldSelector?: string;
                 /** @description Send changes as server-sent events instead of a list. */
                 watch?: boolean;
                 /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */
@@ -7372,6 +7388,8 @@ export interface operations {
                 kind?: "controller" | "node" | "link" | "port" | "group" | "member" | "host";
                 /** @description The object's name. */
                 name?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `code`, `kind`, `name`, `root` and `severity`; kind and name of the object itself. */
+                fieldSelector?: string;
                 /** @description Send changes as server-sent events instead of a list. */
                 watch?: boolean;
                 /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */

@@ -34,8 +34,8 @@ pub(crate) async fn run(
     notes: &mut dyn Write,
 ) -> Result<(), Failure> {
     let usage = |why: &str| Err(Failure::new(Exit::Usage, why));
-    if args.selector.is_some() {
-        return usage("--watch shows all groups: leave --selector out");
+    if args.selector.is_some() || args.phase.is_some() || args.field_selector.is_some() {
+        return usage("--watch shows everything: leave --selector, --field-selector and --phase out");
     }
     if args.group.is_some() && args.resource != Resource::Events {
         return usage("with --watch, --group is for events");

@@ -8,22 +8,28 @@ use axum::response::Response;
 use canopy_controller_actor::Controller;
 use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::{WriteHeaders, WriteQuery};
+use canopy_controller_api::query::{DrainQuery, WriteHeaders, WriteQuery};
 use canopy_controller_api::{DrainResource, Input, Kind, List};
 use canopy_controller_core::{Command, Domain};
 use canopy_model::drain::DrainSpec;
 use canopy_units::UnixTime;
 
-use super::tagged;
+use super::{filter, tagged};
 use crate::conditions::Conditions;
 use crate::error::ApiError;
-use crate::extract::{ApiJson, ApiPath};
+use crate::extract::{ApiJson, ApiPath, ApiQuery};
 
-/// All drains, in name order.
-#[utoipa::path(get, path = "/api/v1/drains", tag = "drains", operation_id = "listDrains", responses((status = 200, body = List<DrainResource>, description = "all drains")))]
-pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<DrainResource>> {
-    let drains = controller.read(|d| d.drains());
-    Json(List::new(Kind::DrainList, drains.into_iter().map(Into::into).collect()))
+/// Drains in name order: all that pass the filter.
+#[utoipa::path(get, path = "/api/v1/drains", tag = "drains", operation_id = "listDrains", params(DrainQuery),
+    responses((status = 200, body = List<DrainResource>, description = "all drains that pass the filter"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+pub(crate) async fn list(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<DrainQuery>,
+) -> Result<Json<List<DrainResource>>, ApiError> {
+    let (labels, fields) = (filter::labels(&query.label_selector)?, filter::fields(&query.field_selector)?);
+    let drains = controller.read(|d| d.drains()).into_iter();
+    let drains = drains.filter(|drain| filter::drain_passes(&labels, &fields, drain));
+    Ok(Json(List::new(Kind::DrainList, drains.map(Into::into).collect())))
 }
 
 /// Takes a link or node out of service; 409 when there is a drain of this name, or hosts behind the node are members of groups.

@@ -10,7 +10,7 @@ use canopy_controller_actor::{CommandError, Controller};
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::{GroupResource, NodeResource};
-use canopy_controller_core::metadata::Selector;
+use canopy_controller_core::GroupFilter;
 use serde::Serialize;
 
 use super::Topic;
@@ -79,7 +79,7 @@ impl Rest {
     fn read(&mut self, controller: &Controller) -> Option<Vec<Bytes>> {
         match self {
             Self::Groups(after) => {
-                let page = controller.read(|d| d.groups(&Selector::default(), after.as_deref(), PAGE));
+                let page = controller.read(|d| d.groups(&GroupFilter::default(), after.as_deref(), PAGE));
                 let (mut frames, mut octets) = (Vec::new(), 0);
                 for view in page.items {
                     if octets >= PAGE_OCTETS {
