@@ -154,6 +154,7 @@ impl Task {
     pub(crate) async fn do_with_commit(&mut self, deed: Deed) -> Result<(), StoreError> {
         let Deed { act, by, request, answer } = deed;
         let done = self.act(act, by, request).await;
+        self.controller.audit_ends_at(self.books.next());
         let failure = match &done {
             Err(CommandError::Store(error)) if !is_refusal(error) => Some(failed(error)),
             _ => None,

@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     waited_groups: Arc<WaitedGroups>,
     /// See [`Health::version`].
     problems: watch::Sender<u64>,
+    /// See [`Controller::follow_audit`].
+    audited: watch::Sender<u64>,
     phases: Mutex<Phases>,
     confirmations: Mutex<Confirmations>,
     validations: Semaphore,
@@ -120,6 +122,7 @@ impl Controller {
             node_news: News::default(),
             waited_groups: Arc::default(),
             problems: watch::Sender::default(),
+            audited: watch::Sender::default(),
             phases: Mutex::new(phases),
             confirmations: Mutex::default(),
             validations: Semaphore::new(1),
@@ -373,6 +376,17 @@ impl Controller {
     /// A number that changes at most twice a second, if a problem has changed.
     pub fn follow_problems(&self) -> watch::Receiver<u64> {
         self.0.problems.subscribe()
+    }
+
+    /// The sequence number of the next entry of the audit: changes once a write of an operator, or of the controller in its place, is
+    /// durable.
+    pub fn follow_audit(&self) -> watch::Receiver<u64> {
+        self.0.audited.subscribe()
+    }
+
+    /// The next entry of the audit gets this sequence number.
+    pub(crate) fn audit_ends_at(&self, next: u64) {
+        self.0.audited.send_if_modified(|known| std::mem::replace(known, next) != next);
     }
 
     /// What nodes counted.

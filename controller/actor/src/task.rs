@@ -213,6 +213,7 @@ impl Task {
                 self.try_again().await?;
             }
             self.do_what_is_due().await?;
+            self.controller.audit_ends_at(self.books.next());
         }
     }
 
@@ -422,7 +423,9 @@ impl Task {
         }
     }
 
+    /// What was applied is durable.
     fn publish(&self, applied: Option<Applied>, rewires: bool) {
+        self.controller.audit_ends_at(self.books.next());
         if let Some(applied) = applied {
             self.controller.publish(&applied);
         }

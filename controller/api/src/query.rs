@@ -60,6 +60,13 @@ pub struct AuditQuery {
     pub action: Option<Action>,
     /// Only writes of the last so many seconds, on the controller's clock.
     pub within_seconds: Option<u64>,
+    /// Send changes as server-sent events instead of a list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// With `watch`: id of the last event that was received; without it, the stream begins with the newest 1,000 entries.
+    pub after: Option<String>,
+    /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
 }
 
 /// A resource whose versions are wanted.
@@ -100,7 +107,7 @@ impl WatchQuery {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct TopicsQuery {
-    /// Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`.
+    /// Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`, `topology`, `drains`, `commits`, `audit`.
     pub topics: String,
     /// How long the stream lasts, 1..=3600 seconds; 300 when absent.
     pub timeout_seconds: Option<u64>,
@@ -173,6 +180,13 @@ pub struct DrainQuery {
     /// `field=value,field!=value`; all must hold. The fields are `link`, `name` and `node`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub field_selector: String,
+    /// Send changes as server-sent events instead of a list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// With `watch`: id of the last event that was received; without it, the stream begins with the present state.
+    pub after: Option<String>,
+    /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
 }
 
 /// Filter and page of hosts.

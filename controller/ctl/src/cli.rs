@@ -539,7 +539,7 @@ pub struct GetArgs {
     /// Only groups in this phase: Pending, Programming, Ready, Stalled, Unknown, Degraded or Failed.
     #[arg(long)]
     pub phase: Option<String>,
-    /// Print the present state, then a row per change, until interrupted: groups, nodes, problems and events.
+    /// Print the present state, then a row per change, until interrupted: groups, nodes, drains, problems and events.
     #[arg(short, long)]
     pub watch: bool,
     /// Output format.

@@ -3550,6 +3550,12 @@ export interface operations {
                 action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire";
                 /** @description Only writes of the last so many seconds, on the controller's clock. */
                 withinSeconds?: number;
+                /** @description Send changes as server-sent events instead of a list. */
+                watch?: boolean;
+                /** @description With `watch`: id of the last event that was received; without it, the stream begins with the newest 1,000 entries. */
+                after?: string;
+                /** @description With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent. */
+                timeoutSeconds?: number;
             };
             header?: never;
             path?: never;
@@ -3557,13 +3563,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description one page */
+            /** @description one page; with `watch` a stream of new entries */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["List_AuditItem"];
+                    "text/event-stream": components["schemas"]["WatchEvent"];
                 };
             };
             /** @description a parameter is wrong */
@@ -3586,6 +3593,15 @@ export interface operations {
             };
             /** @description Host is not a name of this machine */
             421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many streams are open */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4274,6 +4290,12 @@ export interface operations {
                 labelSelector?: string;
                 /** @description `field=value,field!=value`; all must hold. The fields are `link`, `name` and `node`. */
                 fieldSelector?: string;
+                /** @description Send changes as server-sent events instead of a list. */
+                watch?: boolean;
+                /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */
+                after?: string;
+                /** @description With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent. */
+                timeoutSeconds?: number;
             };
             header?: never;
             path?: never;
@@ -4281,13 +4303,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description all drains that pass the filter */
+            /** @description all drains that pass the filter; with `watch` a stream of changes */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["List_DrainResource"];
+                    "text/event-stream": components["schemas"]["WatchEvent"];
                 };
             };
             /** @description a parameter is wrong */
@@ -4310,6 +4333,15 @@ export interface operations {
             };
             /** @description Host is not a name of this machine */
             421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many streams are open */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8520,8 +8552,8 @@ export interface operations {
     watchTopics: {
         parameters: {
             query: {
-                /** @description Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`. */
-                topics: ("groups" | "nodes" | "problems" | "events")[];
+                /** @description Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`, `topology`, `drains`, `commits`, `audit`. */
+                topics: ("groups" | "nodes" | "problems" | "events" | "topology" | "drains" | "commits" | "audit")[];
                 /** @description How long the stream lasts, 1..=3600 seconds; 300 when absent. */
                 timeoutSeconds?: number;
             };

@@ -86,8 +86,11 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         (Resource::Topology, Some(_)) => Err(usage("the topology's name is default")),
         (Resource::Drains, Some(name)) => one(client, &format!("/api/v1/drains/{name}")).await,
         (Resource::Drains, None) => {
-            let query =
-                DrainQuery { label_selector: given(&args.selector), field_selector: given(&args.field_selector) };
+            let query = DrainQuery {
+                label_selector: given(&args.selector),
+                field_selector: given(&args.field_selector),
+                ..DrainQuery::default()
+            };
             filtered(client, "/api/v1/drains", &query).await
         }
         (Resource::Nodes, Some(name)) => one(client, &format!("/api/v1/nodes/{name}")).await,

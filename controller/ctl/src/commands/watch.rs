@@ -7,7 +7,7 @@ use std::time::Duration;
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::query::WatchQuery;
-use canopy_controller_api::{GroupResource, NodeResource};
+use canopy_controller_api::{DrainResource, GroupResource, NodeResource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -47,15 +47,15 @@ pub(crate) async fn run(
         Resource::Groups => follow::<GroupResource>("/api/v1/groups", client, args, out, notes).await,
         Resource::Nodes => follow::<NodeResource>("/api/v1/nodes", client, args, out, notes).await,
         Resource::Problems => follow::<ProblemItem>("/api/v1/problems", client, args, out, notes).await,
+        Resource::Drains => follow::<DrainResource>("/api/v1/drains", client, args, out, notes).await,
         Resource::Events if args.name.is_some() => usage("events have no names"),
         Resource::Events => follow::<EventItem>("/api/v1/events", client, args, out, notes).await,
         Resource::Topology
-        | Resource::Drains
         | Resource::Links
         | Resource::Hosts
         | Resource::Flows
         | Resource::Members
-        | Resource::Incidents => usage("--watch is for groups, nodes, problems and events"),
+        | Resource::Incidents => usage("--watch is for groups, nodes, drains, problems and events"),
     }
 }
 

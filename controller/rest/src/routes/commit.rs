@@ -98,7 +98,8 @@ async fn act_on(controller: &Controller, act: Act, conditions: Conditions) -> Re
     Ok(Json(resource(controller.do_with_commit(act, conditions.unconditional()?, request::current()).await?)))
 }
 
-fn resource(Commit { state, changes, .. }: Commit) -> CommitResource {
+/// A commit as clients see it now.
+pub(crate) fn resource(Commit { state, changes, .. }: Commit) -> CommitResource {
     let phase = match state.ended.as_ref().map(|ended| ended.how) {
         None => CommitPhase::Pending,
         Some(End::Confirmed) => CommitPhase::Confirmed,

@@ -9,12 +9,14 @@ use canopy_controller_actor::events::Event;
 use canopy_controller_actor::{CommandError, Controller};
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
-use canopy_controller_api::{GroupResource, NodeResource};
+use canopy_controller_api::{DrainResource, GroupResource, NodeResource, TopologyResource};
 use canopy_controller_core::GroupFilter;
 use serde::Serialize;
 
 use super::Topic;
 use super::frame::{Change, frame, json};
+use super::intents;
+use crate::routes::commit::resource;
 
 /// Resources that are read at once.
 const PAGE: usize = 64;
@@ -38,6 +40,11 @@ enum Rest {
     Problems(IntoIter<String>),
     /// Sequence numbers: from the first to before the second.
     Events(u64, u64),
+    Drains(IntoIter<String>),
+    Topology,
+    Commits,
+    /// The newest entries before this sequence number.
+    Audit(u64),
     Nothing,
 }
 
@@ -55,6 +62,13 @@ impl Present {
                 Rest::Problems(ids.into_iter())
             }
             Topic::Events => Rest::Events(0, mark),
+            Topic::Drains => {
+                let names: Vec<String> = controller.read(|d| d.drains()).into_iter().map(|d| d.metadata.name).collect();
+                Rest::Drains(names.into_iter())
+            }
+            Topic::Topology => Rest::Topology,
+            Topic::Commits => Rest::Commits,
+            Topic::Audit => Rest::Audit(mark),
         };
         Self { rest, page: None }
     }
@@ -65,7 +79,14 @@ impl Present {
     /// The store failed.
     pub(super) async fn next(&mut self, controller: &Controller) -> Result<Option<Vec<Bytes>>, CommandError> {
         if self.page.is_none() {
-            self.page = self.rest.read(controller);
+            if let Rest::Audit(next) = self.rest {
+                // In the store, not in memory.
+                let entries = intents::newest(controller, next).await?;
+                self.page = Some(entries.iter().map(added).collect());
+                self.rest = Rest::Nothing;
+            } else {
+                self.page = self.rest.read(controller);
+            }
         }
         if self.page.is_some() {
             controller.settled().await?;
@@ -110,7 +131,20 @@ impl Rest {
                 *first = events.last()?.sequence + 1;
                 Some(events.into_iter().map(|event| added(&event_item(event))).collect())
             }
-            Self::Nodes(_) | Self::Problems(_) | Self::Nothing => None,
+            Self::Drains(names) if names.len() > 0 => {
+                let drain = |name: String| controller.read(|d| d.drain(&name));
+                Some(names.take(PAGE).filter_map(drain).map(|view| added(&DrainResource::from(view))).collect())
+            }
+            Self::Topology => {
+                *self = Self::Nothing;
+                let topology = controller.read(|d| d.topology());
+                topology.map(|view| vec![added(&TopologyResource::from(view))])
+            }
+            Self::Commits => {
+                *self = Self::Nothing;
+                controller.commit().map(|commit| vec![added(&resource(commit))])
+            }
+            Self::Nodes(_) | Self::Problems(_) | Self::Drains(_) | Self::Audit(_) | Self::Nothing => None,
         }
     }
 }

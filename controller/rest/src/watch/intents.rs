@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Fills the rings of what operators write: the topology, drains, the commit and the audit. Each follows the audit, to which every such write
+//! adds an entry.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_controller_actor::news::Follower;
+use canopy_controller_actor::{AuditFilter, CommandError, Controller};
+use canopy_controller_api::commit::CommitResource;
+use canopy_controller_api::history::AuditItem;
+use canopy_controller_api::{DrainResource, Kind, TopologyResource};
+use canopy_controller_core::view::DrainView;
+use tokio::sync::watch;
+
+use super::feed::{Known, Now, PACE, hash, named};
+use super::frame::{Change, json};
+use super::ring::Ring;
+use crate::routes::commit::resource;
+
+/// How often drains are read because groups have moved, at most: each reads the programs of the nodes that it takes out of service.
+const DRAINS_PACE: Duration = Duration::from_secs(1);
+/// Entries of the audit that are read at once.
+const CHUNK: usize = 500;
+/// Entries that are read of what was written since; behind more, watchers begin anew.
+const MAX_BEHIND: usize = 10_000;
+/// Entries with which a stream of the audit begins, at most.
+pub(super) const AUDIT_PRESENT: usize = 1_000;
+
+/// The topology. Only what is written of it is a change: nodes have the rest of its status.
+pub(super) struct Topology {
+    written: watch::Receiver<u64>,
+    /// Tag and uid of the one that watchers know.
+    known: Option<(String, String)>,
+}
+
+impl Topology {
+    pub(super) fn new(controller: &Controller) -> Self {
+        Self { written: controller.follow_audit(), known: tag(controller) }
+    }
+
+    pub(super) async fn feed(mut self, controller: Controller, ring: Arc<Ring>) -> Result<(), CommandError> {
+        while self.written.changed().await.is_ok() {
+            let now = tag(&controller);
+            if now != self.known {
+                let resource = controller.read(|d| d.topology()).map(|view| json(&TopologyResource::from(view)));
+                controller.settled().await?;
+                let uid = |of: &Option<(String, String)>| of.as_ref().map(|(_, uid)| uid.clone());
+                let is_same = uid(&self.known) == uid(&now);
+                if self.known.is_some() && !is_same {
+                    ring.push(Change::Deleted, &named(Kind::Topology, "default"));
+                }
+                if let Some(json) = resource {
+                    ring.push(if is_same { Change::Modified } else { Change::Added }, &json);
+                }
+                ring.publish(0);
+                self.known = now;
+            }
+            tokio::time::sleep(PACE).await;
+        }
+        Ok(())
+    }
+}
+
+fn tag(controller: &Controller) -> Option<(String, String)> {
+    controller.read(|d| d.declared_topology().map(|(metadata, _)| (metadata.tag(), metadata.uid.to_string())))
+}
+
+/// Drains: also how many groups still use what they take out of service.
+pub(super) struct Drains {
+    written: watch::Receiver<u64>,
+    groups: Follower,
+    known: Known,
+}
+
+impl Drains {
+    pub(super) fn new(controller: &Controller) -> Self {
+        let (written, groups) = (controller.follow_audit(), controller.follow_groups());
+        let mut known = Known::default();
+        for (name, now) in drains(controller) {
+            known.see(&name, &now);
+        }
+        Self { written, groups, known }
+    }
+
+    /// Compares all drains, at most 4,096: after a write of an operator, and at most once a second after other changes of groups.
+    pub(super) async fn feed(mut self, controller: Controller, ring: Arc<Ring>) -> Result<(), CommandError> {
+        let deleted: fn(&str) -> Vec<u8> = |name| named(Kind::Drain, name);
+        loop {
+            let pace = tokio::select! {
+                written = self.written.changed() => match written {
+                    Ok(()) => PACE,
+                    Err(_) => return Ok(()),
+                },
+                _ = self.groups.changed() => DRAINS_PACE,
+            };
+            let items = drains(&controller);
+            controller.settled().await?;
+            let names: HashSet<&str> = items.iter().map(|(name, _)| name.as_str()).collect();
+            for name in self.known.names().into_iter().filter(|name| !names.contains(name.as_str())) {
+                self.known.compare(&ring, &name, None, deleted);
+            }
+            for (name, now) in items {
+                self.known.compare(&ring, &name, Some(now), deleted);
+            }
+            ring.publish(0);
+            tokio::select! {
+                () = tokio::time::sleep(pace) => {}
+                // A write does not wait for what groups do.
+                written = self.written.changed(), if pace > PACE => match written {
+                    Ok(()) => self.written.mark_changed(),
+                    Err(_) => return Ok(()),
+                },
+            }
+        }
+    }
+}
+
+fn drains(controller: &Controller) -> Vec<(String, Now)> {
+    let now = |view: DrainView| {
+        let (name, identity) = (view.metadata.name.clone(), hash(&view.metadata.uid));
+        (name, Now { identity, json: json(&DrainResource::from(view)) })
+    };
+    controller.read(|d| d.drains()).into_iter().map(now).collect()
+}
+
+/// The pending commit, or the last one.
+pub(super) struct Commits {
+    written: watch::Receiver<u64>,
+    known: Option<CommitResource>,
+}
+
+impl Commits {
+    pub(super) fn new(controller: &Controller) -> Self {
+        Self { written: controller.follow_audit(), known: timeless(controller) }
+    }
+
+    pub(super) async fn feed(mut self, controller: Controller, ring: Arc<Ring>) -> Result<(), CommandError> {
+        while self.written.changed().await.is_ok() {
+            let now = timeless(&controller);
+            controller.settled().await?;
+            if let Some(commit) = now.as_ref().filter(|_| now != self.known) {
+                let is_same = self.known.as_ref().is_some_and(|known| known.id == commit.id);
+                let change = if is_same { Change::Modified } else { Change::Added };
+                let sent = CommitResource { time_unix_ns: canopy_units::UnixTime::now().nanos(), ..commit.clone() };
+                ring.push(change, &json(&sent));
+                ring.publish(0);
+            }
+            self.known = now;
+            tokio::time::sleep(PACE).await;
+        }
+        Ok(())
+    }
+}
+
+/// Without the time at which it was read, which is no change.
+fn timeless(controller: &Controller) -> Option<CommitResource> {
+    controller.commit().map(|commit| CommitResource { time_unix_ns: 0, ..resource(commit) })
+}
+
+/// Entries of the audit.
+pub(super) struct Audit {
+    next: watch::Receiver<u64>,
+    /// Sequence number of the first entry that is not in the ring.
+    first: u64,
+}
+
+impl Audit {
+    /// Entries of before are in the store only.
+    pub(super) fn new(controller: &Controller, ring: &Ring) -> Self {
+        let next = controller.follow_audit();
+        let first = *next.borrow();
+        ring.publish(first);
+        Self { next, first }
+    }
+
+    pub(super) async fn feed(mut self, controller: Controller, ring: Arc<Ring>) -> Result<(), CommandError> {
+        loop {
+            let first = self.first;
+            let Ok(next) = self.next.wait_for(|next| *next > first).await.map(|next| *next) else { return Ok(()) };
+            match entries(&controller, first, next, MAX_BEHIND).await? {
+                Some(entries) => entries.iter().for_each(|entry| ring.push(Change::Added, &json(entry))),
+                None => ring.forget(),
+            }
+            self.first = next;
+            ring.publish(next);
+            tokio::time::sleep(PACE).await;
+        }
+    }
+}
+
+/// The entries from `first` to before `next`, oldest first; `None` if they are more than `most`.
+async fn entries(
+    controller: &Controller,
+    first: u64,
+    next: u64,
+    most: usize,
+) -> Result<Option<Vec<AuditItem>>, CommandError> {
+    let (mut found, mut before) = (Vec::new(), Some(next));
+    while let Some(below) = before.filter(|below| *below > first) {
+        let (page, rest) = controller.audit(AuditFilter::default(), Some(below), CHUNK).await?;
+        found.extend(page.into_iter().map(AuditItem::from).take_while(|entry| entry.sequence >= first));
+        if found.len() > most {
+            return Ok(None);
+        }
+        before = rest;
+    }
+    found.reverse();
+    Ok(Some(found))
+}
+
+/// The entries with which a stream begins, oldest first: the newest before `next`.
+pub(super) async fn newest(controller: &Controller, next: u64) -> Result<Vec<AuditItem>, CommandError> {
+    let (page, _) = controller.audit(AuditFilter::default(), Some(next), AUDIT_PRESENT).await?;
+    let mut entries: Vec<AuditItem> = page.into_iter().map(Into::into).collect();
+    entries.reverse();
+    Ok(entries)
+}
