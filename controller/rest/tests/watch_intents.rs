@@ -4,6 +4,7 @@
 
 mod support;
 
+use canopy_controller_core::Command;
 use serde_json::{Value, json};
 use support::{Api, Event, group, member, topology, with};
 
@@ -31,10 +32,17 @@ async fn drains_are_sent_when_they_or_their_groups_change() {
     api.delete("/api/v1/drains/d2").await;
     let deleted = watch.next().await;
     assert_eq!(deleted.brief(), ("deleted", "d2"));
-    api.post("/api/v1/groups/g1/members", &member("s1", "source", 18)).await;
-    api.post("/api/v1/groups/g1/members", &member("r1", "receiver", 17)).await;
+    // Hosts join: no operator writes.
+    for of in [member("s1", "source", 18), member("r1", "receiver", 17)] {
+        let spec = serde_json::from_value(of["spec"].clone()).unwrap();
+        let join = Command::PutMember { group: "g1".into(), spec, create_only: true, instance: None };
+        api.controller.execute(join, None, false).await.unwrap();
+    }
     let moved = watch.next().await;
     assert_eq!((moved.brief(), &moved.data["status"]["groups"]), (("modified", "d1"), &json!(1)));
+    // A write does not wait for the next comparison after a change of groups, and is not lost in between.
+    api.post("/api/v1/drains", &drain("d3", "fans")).await;
+    assert_eq!(watch.next().await.brief(), ("added", "d3"));
     let mut again = api.watch("drains", &format!("&after={token}")).await;
     assert_eq!((again.next().await.brief(), again.next().await.brief()), (("added", "d2"), ("modified", "d2")));
     assert_eq!(again.next().await, deleted);

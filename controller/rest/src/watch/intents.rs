@@ -217,3 +217,36 @@ pub(super) async fn newest(controller: &Controller, next: u64) -> Result<Vec<Aud
     entries.reverse();
     Ok(entries)
 }
+
+#[cfg(test)]
+mod tests {
+    use canopy_controller_actor::Order;
+    use canopy_controller_core::Command;
+    use canopy_controller_core::principal::Principal;
+    use canopy_store::MemStore;
+
+    use super::*;
+
+    /// Catches an entry between two pages that is left out, one that is there twice, and a watcher far behind for which all is read.
+    #[tokio::test]
+    async fn entries_of_several_pages_are_whole() {
+        let controller =
+            canopy_controller_actor::start(Arc::new(MemStore::new()), Default::default()).await.unwrap().controller;
+        let first = *controller.follow_audit().borrow();
+        for i in 0..CHUNK * 2 + 50 {
+            let (name, spec) = (format!("g{i}"), Default::default());
+            let put = Command::PutGroup { name, labels: Default::default(), spec, if_match: None, create_only: false };
+            let by = Principal::operator("alice", None);
+            controller.carry_out(Order::new(put, by)).await.unwrap();
+        }
+        let next = *controller.follow_audit().borrow();
+        assert_eq!(next - first, CHUNK as u64 * 2 + 50);
+        for from in [first, first + 1, next - CHUNK as u64, next - 1] {
+            let found = entries(&controller, from, next, 2000).await.unwrap().unwrap();
+            assert_eq!(found.iter().map(|e| e.sequence).collect::<Vec<_>>(), (from..next).collect::<Vec<_>>());
+        }
+        assert_eq!(entries(&controller, first, next, 1000).await.unwrap(), None);
+        let present = newest(&controller, next - 1).await.unwrap();
+        assert_eq!((present.len(), present.last().map(|e| e.sequence)), (AUDIT_PRESENT, Some(next - 2)));
+    }
+}
