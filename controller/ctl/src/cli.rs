@@ -14,9 +14,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 3 not found; 4 conflict (exists already, or changed meanwhile); 5 timed out."
 )]
 pub struct Cli {
-    /// Address of the controller: http://host:port or unix:/path.
-    #[arg(long, global = true, env = "CANOPY_SERVER", default_value = "http://127.0.0.1:8640")]
-    pub server: String,
+    /// Address of the controller: http://host:port or unix:/path [env: CANOPY_SERVER] [default: http://127.0.0.1:8640].
+    #[arg(long, global = true)]
+    pub server: Option<String>,
+    /// Named server, instead of --server: see `context` [env: CANOPY_CONTEXT]. A flag is before a variable, and that before `context use`.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
     /// Make changes a part of this pending commit: see `commit`.
     #[arg(long, global = true, env = "CANOPY_COMMIT", value_name = "ID")]
     pub commit: Option<String>,
@@ -75,7 +78,10 @@ pub enum Command {
     /// Open the web UI in a browser, signed in as you.
     ///
     /// The controller makes a code that works once, within a minute; the browser exchanges it for a session of at most 12 h, which ends with the controller.
+    /// The same session works at /docs, where every operation of the REST API is described and can be tried out.
     Ui(UiArgs),
+    /// Named servers, in canopy/contexts.yaml below the user's configuration directory.
+    Context(ContextArgs),
     /// Print a completion script.
     Completion {
         /// Shell to print the script for.
@@ -83,6 +89,39 @@ pub enum Command {
     },
     /// Print the versions of this program and of the controller.
     Version,
+}
+
+/// Arguments of `context`.
+#[derive(Args)]
+pub struct ContextArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ContextAction,
+}
+
+/// What to do with named servers.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum ContextAction {
+    /// List them; * is the one that is used.
+    List,
+    /// Use this one if neither a flag nor a variable names a server.
+    Use {
+        /// Its name.
+        name: String,
+    },
+    /// Add or change one; the first is used from then on.
+    Set {
+        /// Its name.
+        name: String,
+        /// Its address: http://host:port or unix:/path.
+        #[arg(value_name = "SERVER")]
+        address: String,
+    },
+    /// Forget one.
+    Delete {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// Arguments of `commit`.
@@ -696,6 +735,9 @@ mod tests {
             "audit --kind group --name g -n 7",
             "ui",
             "ui --print",
+            "context list",
+            "context set lab unix:/run/c.sock",
+            "--context lab status",
         ] {
             Cli::try_parse_from(["canopyctl"].into_iter().chain(good.split(' ')))
                 .unwrap_or_else(|e| panic!("{good}: {e}"));

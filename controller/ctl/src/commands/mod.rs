@@ -6,6 +6,7 @@ pub mod audit;
 pub mod chart;
 pub mod check;
 pub mod commit;
+pub mod context;
 pub mod delete;
 pub mod describe;
 pub mod diff;
