@@ -46,10 +46,11 @@ pub enum Command {
     Why(WhyArgs),
     /// Show the receivers that the source of a group waits for, with their shares of the last 5 to 10 s.
     Top(TopArgs),
-    /// Print what a problem's code means and what to do; without a code, list all codes.
+    /// Print what a problem's code means and what to do, or what a field of a resource is; without an argument, list all codes.
     Explain {
-        /// Code, as in `get problems`.
-        code: Option<String>,
+        /// Code, as in `get problems`; or a kind with or without fields, as in group.spec.pathMtu.
+        #[arg(value_name = "CODE|KIND[.FIELD]")]
+        what: Option<String>,
     },
     /// Show a group, node, link, host or drain in full, with its datapath counters.
     Describe(DescribeArgs),
@@ -701,6 +702,7 @@ mod tests {
             "why link n1/eth1 -o markdown",
             "explain",
             "explain LinkDown",
+            "explain group.spec.pathMtu",
             "drain link n1/eth1 -r optics --wait 2m",
             "drain node n4 --reason kernel --accept-loss --dry-run",
             "drain link n1/eth1 -r optics --for 2h",

@@ -45,6 +45,17 @@ async fn a_group_becomes_ready_and_is_described() {
         let (code, error) = listed(args).await.unwrap_err();
         assert!(code == exit && error.contains(why), "{args:?}: {code} {error}");
     }
+    let explained = controller.ctl(&["explain", "group.spec.pathMtu"]).await.unwrap();
+    assert!(explained.contains("values:   256, 512, 1024, 2048, 4096\ndefault:  4096"), "{explained}");
+    for kind in [
+        "topology", "drains", "node", "link", "host", "flow", "member", "event", "problem", "incident", "commit",
+        "audit",
+    ] {
+        let text = controller.ctl(&["explain", kind]).await.unwrap();
+        assert!(text.lines().count() > 6 && text.contains("\nFIELD"), "{text}");
+    }
+    let (code, unknown) = controller.ctl(&["explain", "group.spec.mtu"]).await.unwrap_err();
+    assert!(code == 3 && unknown.contains("pathMtu"), "{unknown}");
     // A change is a new generation that every node has to apply again.
     let join =
         "{apiVersion: canopy/v1, kind: Member, metadata: {group: g1}, spec: {host: r2, role: receiver, qpn: 19}}";

@@ -12,6 +12,7 @@ pub mod describe;
 pub mod diff;
 pub mod drain;
 pub mod explain;
+mod fields;
 mod flows;
 pub mod get;
 pub mod history;
