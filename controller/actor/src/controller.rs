@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use canopy_controller_core::confirmations::Confirmations;
 use canopy_controller_core::fields::GroupField;
@@ -23,6 +24,7 @@ use crate::CommandError;
 use crate::attempts::Attempts;
 use crate::charts::ChartState;
 use crate::commit::Commit;
+use crate::commit_times::CommitTimes;
 use crate::events::Code;
 use crate::events::Events;
 use crate::incidents::IncidentState;
@@ -74,6 +76,7 @@ pub(crate) struct Shared {
     confirmations: Mutex<Confirmations>,
     validations: Semaphore,
     commit: Mutex<Option<Commit>>,
+    commit_times: Mutex<CommitTimes>,
     telemetry: Telemetry,
     charts: ChartState,
     incidents: IncidentState,
@@ -127,6 +130,7 @@ impl Controller {
             confirmations: Mutex::default(),
             validations: Semaphore::new(1),
             commit: Mutex::new(commit),
+            commit_times: Mutex::default(),
             health: Mutex::default(),
             flaps: Mutex::default(),
             moves: Moves::default(),
@@ -449,6 +453,26 @@ impl Controller {
         let asked = tokio::task::spawn_blocking(move || store.revision()).await;
         let revision = asked.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
         Ok((revision, self.read_only().clone()))
+    }
+
+    /// Name of the store's engine, and the octets of its database's files, if it has any.
+    pub async fn store_size(&self) -> (&'static str, Option<u64>) {
+        let store = self.0.store.clone();
+        let engine = store.engine();
+        (engine, tokio::task::spawn_blocking(move || store.octets()).await.ok().flatten())
+    }
+
+    /// How long the last commits of the store took.
+    pub fn commit_times(&self) -> CommitTimes {
+        self.commit_times_lock().clone()
+    }
+
+    pub(crate) fn commit_took(&self, time: Duration) {
+        self.commit_times_lock().note(time);
+    }
+
+    fn commit_times_lock(&self) -> MutexGuard<'_, CommitTimes> {
+        self.0.commit_times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_read_only(&self, why: Option<String>) {

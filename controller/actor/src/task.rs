@@ -475,8 +475,11 @@ impl Task {
 
     pub(crate) async fn commit(&mut self, ops: Vec<Op>) -> Result<(), StoreError> {
         let (store, expected) = (self.store.clone(), self.revision);
+        let controller = self.controller.clone();
         let committed = tokio::task::spawn_blocking(move || {
+            let begun = controller.now();
             let revision = store.commit(expected, &ops)?;
+            controller.commit_took(controller.now().since(begun));
             Ok((revision, store.ready()))
         });
         // A panic inside the store is a failure like any other: the outcome is unknown.

@@ -530,6 +530,9 @@ pub enum Resource {
     /// Members of a group (-g).
     #[value(alias = "member")]
     Members,
+    /// The controller: its version, store, and the times of its commits.
+    #[value(alias = "controller")]
+    Controllers,
     /// Recent events.
     #[value(alias = "event")]
     Events,
@@ -714,6 +717,7 @@ mod tests {
             "describe host r1",
             "undrain n4",
             "get drains",
+            "get controllers -o wide",
             "get problems",
             "get events -g g1 -w",
             "hmac rotate",

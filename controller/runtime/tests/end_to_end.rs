@@ -45,10 +45,27 @@ async fn a_group_becomes_ready_and_is_described() {
         let (code, error) = listed(args).await.unwrap_err();
         assert!(code == exit && error.contains(why), "{args:?}: {code} {error}");
     }
+    let text = controller.ctl(&["get", "controllers"]).await.unwrap();
+    assert!(text.starts_with("NAME        VERSION") && text.contains(" sled ") && text.contains(" ms "), "{text}");
+    let shown = controller.get(&["controllers"]).await;
+    let store = &shown["items"][0]["status"]["store"];
+    assert!(store["octets"].as_u64().unwrap() > 1000 && store["measuredCommits"].as_u64().unwrap() > 3, "{shown}");
+    assert!(store["commitP50Ns"].as_u64().unwrap() <= store["commitP99Ns"].as_u64().unwrap(), "{shown}");
     let explained = controller.ctl(&["explain", "group.spec.pathMtu"]).await.unwrap();
     assert!(explained.contains("values:   256, 512, 1024, 2048, 4096\ndefault:  4096"), "{explained}");
     for kind in [
-        "topology", "drains", "node", "link", "host", "flow", "member", "event", "problem", "incident", "commit",
+        "topology",
+        "controllers",
+        "drains",
+        "node",
+        "link",
+        "host",
+        "flow",
+        "member",
+        "event",
+        "problem",
+        "incident",
+        "commit",
         "audit",
     ] {
         let text = controller.ctl(&["explain", kind]).await.unwrap();

@@ -110,6 +110,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/controllers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The controllers of the domain: the one that answers. */
+        get: operations["listControllers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/drains": {
         parameters: {
             query?: never;
@@ -1103,6 +1120,40 @@ export interface components {
              * @description R_Key that the source puts into its WRITEs.
              */
             writeRkey: number;
+        };
+        /** @description A controller of the domain. */
+        ControllerResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description `Controller`.
+             * @enum {string}
+             */
+            kind: "Controller";
+            /** @description Its name. */
+            metadata: components["schemas"]["Metadata"];
+            /** @description What is known of it. */
+            status: components["schemas"]["ControllerStatus"];
+        };
+        /** @description State of a controller. */
+        ControllerStatus: {
+            /** @description Its durable store. */
+            store: components["schemas"]["StoreStatus"];
+            /**
+             * Format: uint64
+             * @description Term that it took at its start.
+             */
+            term: number;
+            /**
+             * Format: uint64
+             * @description How long it has been running, nanoseconds.
+             */
+            uptimeNs: number;
+            /** @description Its version. */
+            version: string;
         };
         /** @description How far the acknowledgements of a group's data are, as its headend reported last. */
         Delivery: {
@@ -2338,6 +2389,23 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
+        List_ControllerResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["ControllerResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "ControllerList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_DrainResource: {
             /**
              * @description `canopy/v1`.
@@ -3301,6 +3369,38 @@ export interface components {
          * @enum {string}
          */
         StallPolicy: "wait" | "evict" | "fail";
+        /** @description State of a controller's store. */
+        StoreStatus: {
+            /**
+             * Format: uint64
+             * @description Half of them were durable within so many nanoseconds; absent without one.
+             */
+            commitP50Ns?: number | null;
+            /**
+             * Format: uint64
+             * @description 99 of 100 were.
+             */
+            commitP99Ns?: number | null;
+            /** @description `sled`, `redb` or `memory`. */
+            engine: string;
+            /**
+             * Format: uint32
+             * @description The commits whose times follow: those since the start, 1,024 at most.
+             */
+            measuredCommits: number;
+            /**
+             * Format: uint64
+             * @description Octets of its database's files; absent of a store in memory, and if the files cannot be read.
+             */
+            octets?: number | null;
+            /** @description Why it takes no changes; absent while it does. */
+            readOnly?: string | null;
+            /**
+             * Format: uint64
+             * @description Commits since it was made; 0 if it does not answer.
+             */
+            revision: number;
+        };
         /** @description An agent that serves metrics. */
         TargetGroup: {
             /** @description Labels that its series get. */
@@ -4274,6 +4374,71 @@ export interface operations {
             };
             /** @description the store is full */
             507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listControllers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the controller */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_ControllerResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -10,7 +10,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::{clean, table};
 
 /// Kinds, with their component of the description.
-const KINDS: [(&str, &str); 13] = [
+const KINDS: [(&str, &str); 14] = [
     ("topology", "TopologyResource"),
     ("drain", "DrainResource"),
     ("node", "NodeResource"),
@@ -23,6 +23,7 @@ const KINDS: [(&str, &str); 13] = [
     ("problem", "ProblemItem"),
     ("incident", "IncidentItem"),
     ("commit", "CommitResource"),
+    ("controller", "ControllerResource"),
     ("audit", "AuditItem"),
 ];
 /// Ends of names, with the unit that they stand for. A longer one is before what it ends with.

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use canopy_controller_api::controller::ControllerResource;
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::incident::IncidentItem;
@@ -52,6 +53,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
         Resource::Flows => show::<FlowView>(answer, args.output, out),
         Resource::Groups => show::<GroupResource>(answer, args.output, out),
         Resource::Members => show::<MemberResource>(answer, args.output, out),
+        Resource::Controllers => show::<ControllerResource>(answer, args.output, out),
         Resource::Events => show::<EventItem>(answer, args.output, out),
         Resource::Problems => show::<ProblemItem>(answer, args.output, out),
         Resource::Incidents => show::<IncidentItem>(answer, args.output, out),
@@ -107,6 +109,8 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
                 None => all(&format!("/api/v1/groups/{group}/members")).await,
             }
         }
+        (Resource::Controllers, None | Some("controller")) => all("/api/v1/controllers").await,
+        (Resource::Controllers, Some(_)) => Err(usage("the controller's name is controller")),
         (Resource::Events, Some(_)) => Err(usage("events have no names")),
         (Resource::Events, None) => {
             let query = EventQuery { group: group.map(str::to_owned), ..EventQuery::default() };

@@ -51,6 +51,7 @@ pub(crate) async fn run(
         Resource::Events if args.name.is_some() => usage("events have no names"),
         Resource::Events => follow::<EventItem>("/api/v1/events", client, args, out, notes).await,
         Resource::Topology
+        | Resource::Controllers
         | Resource::Links
         | Resource::Hosts
         | Resource::Flows

@@ -18,7 +18,7 @@ const SENT: [(Kind, &str); 4] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 29] = [
+const ANSWERS: [(&str, Kind); 31] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("NodeResource", Kind::Node),
@@ -45,6 +45,8 @@ const ANSWERS: [(&str, Kind); 29] = [
     ("List_ProblemCodeItem", Kind::ProblemCodeList),
     ("List_IncidentItem", Kind::IncidentList),
     ("Incident", Kind::Incident),
+    ("ControllerResource", Kind::Controller),
+    ("List_ControllerResource", Kind::ControllerList),
     ("DomainStatus", Kind::DomainStatus),
     ("DryRun", Kind::DryRun),
     ("Validated", Kind::Validated),

@@ -3,6 +3,7 @@
 
 pub(crate) mod charts;
 pub(crate) mod commit;
+pub(crate) mod controllers;
 pub(crate) mod drains;
 pub(crate) mod events;
 mod filter;
