@@ -41,8 +41,8 @@ async fn drains_are_sent_when_they_or_their_groups_change() {
     let moved = watch.next().await;
     assert_eq!((moved.brief(), &moved.data["status"]["groups"]), (("modified", "d1"), &json!(1)));
     // A write does not wait for the next comparison after a change of groups, and is not lost in between.
-    api.post("/api/v1/drains", &drain("d3", "fans")).await;
-    assert_eq!(watch.next().await.brief(), ("added", "d3"));
+    api.put("/api/v1/drains/d1", &drain("d1", "optics of n2")).await;
+    assert_eq!(watch.next().await.data["spec"]["reason"], "optics of n2");
     let mut again = api.watch("drains", &format!("&after={token}")).await;
     assert_eq!((again.next().await.brief(), again.next().await.brief()), (("added", "d2"), ("modified", "d2")));
     assert_eq!(again.next().await, deleted);

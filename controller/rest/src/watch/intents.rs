@@ -25,8 +25,6 @@ const DRAINS_PACE: Duration = Duration::from_secs(1);
 const CHUNK: usize = 500;
 /// Entries that are read of what was written since; behind more, watchers begin anew.
 const MAX_BEHIND: usize = 10_000;
-/// Entries with which a stream of the audit begins, at most.
-pub(super) const AUDIT_PRESENT: usize = 1_000;
 
 /// The topology. Only what is written of it is a change: nodes have the rest of its status.
 pub(super) struct Topology {
@@ -133,18 +131,17 @@ pub(super) struct Commits {
 
 impl Commits {
     pub(super) fn new(controller: &Controller) -> Self {
-        Self { written: controller.follow_audit(), known: timeless(controller) }
+        Self { written: controller.follow_audit(), known: controller.commit().map(resource).map(timeless) }
     }
 
     pub(super) async fn feed(mut self, controller: Controller, ring: Arc<Ring>) -> Result<(), CommandError> {
         while self.written.changed().await.is_ok() {
-            let now = timeless(&controller);
+            let read = controller.commit().map(resource);
+            let now = read.clone().map(timeless);
             controller.settled().await?;
-            if let Some(commit) = now.as_ref().filter(|_| now != self.known) {
+            if let Some(commit) = read.filter(|_| now != self.known) {
                 let is_same = self.known.as_ref().is_some_and(|known| known.id == commit.id);
-                let change = if is_same { Change::Modified } else { Change::Added };
-                let sent = CommitResource { time_unix_ns: canopy_units::UnixTime::now().nanos(), ..commit.clone() };
-                ring.push(change, &json(&sent));
+                ring.push(if is_same { Change::Modified } else { Change::Added }, &json(&commit));
                 ring.publish(0);
             }
             self.known = now;
@@ -155,8 +152,8 @@ impl Commits {
 }
 
 /// Without the time at which it was read, which is no change.
-fn timeless(controller: &Controller) -> Option<CommitResource> {
-    controller.commit().map(|commit| CommitResource { time_unix_ns: 0, ..resource(commit) })
+fn timeless(commit: CommitResource) -> CommitResource {
+    CommitResource { time_unix_ns: 0, ..commit }
 }
 
 /// Entries of the audit.
@@ -210,14 +207,6 @@ async fn entries(
     Ok(Some(found))
 }
 
-/// The entries with which a stream begins, oldest first: the newest before `next`.
-pub(super) async fn newest(controller: &Controller, next: u64) -> Result<Vec<AuditItem>, CommandError> {
-    let (page, _) = controller.audit(AuditFilter::default(), Some(next), AUDIT_PRESENT).await?;
-    let mut entries: Vec<AuditItem> = page.into_iter().map(Into::into).collect();
-    entries.reverse();
-    Ok(entries)
-}
-
 #[cfg(test)]
 mod tests {
     use canopy_controller_actor::Order;
@@ -225,6 +214,7 @@ mod tests {
     use canopy_controller_core::principal::Principal;
     use canopy_store::MemStore;
 
+    use super::super::present::{AUDIT_PRESENT, newest};
     use super::*;
 
     /// Catches an entry between two pages that is left out, one that is there twice, and a watcher far behind for which all is read.

@@ -6,16 +6,16 @@ use std::vec::IntoIter;
 
 use axum::body::Bytes;
 use canopy_controller_actor::events::Event;
-use canopy_controller_actor::{CommandError, Controller};
+use canopy_controller_actor::{AuditFilter, CommandError, Controller};
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
+use canopy_controller_api::history::AuditItem;
 use canopy_controller_api::{DrainResource, GroupResource, NodeResource, TopologyResource};
 use canopy_controller_core::GroupFilter;
 use serde::Serialize;
 
 use super::Topic;
 use super::frame::{Change, frame, json};
-use super::intents;
 use crate::routes::commit::resource;
 
 /// Resources that are read at once.
@@ -24,6 +24,9 @@ const PAGE: usize = 64;
 const PAGE_OCTETS: usize = 256 << 10;
 /// Problems that are read at once: each time, all are assembled.
 const PROBLEMS: usize = 1000;
+
+/// Entries with which a stream of the audit begins, at most.
+pub(super) const AUDIT_PRESENT: usize = 1_000;
 
 /// What a stream has yet to send of the present state.
 pub(super) struct Present {
@@ -81,7 +84,7 @@ impl Present {
         if self.page.is_none() {
             if let Rest::Audit(next) = self.rest {
                 // In the store, not in memory.
-                let entries = intents::newest(controller, next).await?;
+                let entries = newest(controller, next).await?;
                 self.page = Some(entries.iter().map(added).collect());
                 self.rest = Rest::Nothing;
             } else {
@@ -147,6 +150,14 @@ impl Rest {
             Self::Nodes(_) | Self::Problems(_) | Self::Drains(_) | Self::Audit(_) | Self::Nothing => None,
         }
     }
+}
+
+/// The entries with which a stream begins, oldest first: the newest before `next`.
+pub(super) async fn newest(controller: &Controller, next: u64) -> Result<Vec<AuditItem>, CommandError> {
+    let (page, _) = controller.audit(AuditFilter::default(), Some(next), AUDIT_PRESENT).await?;
+    let mut entries: Vec<AuditItem> = page.into_iter().map(Into::into).collect();
+    entries.reverse();
+    Ok(entries)
 }
 
 /// Without an id: a stream that ends before all of the present state was sent begins anew.
