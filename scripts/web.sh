@@ -27,6 +27,7 @@ build)
   generate src/api
   npm run --silent check
   npx --no-install vite build --logLevel warn
+  npx --no-install vite build --logLevel warn --config vite.docs.config.ts
   ;;
 check)
   install
@@ -41,16 +42,21 @@ check)
   npm run --silent lint
   npm run --silent test
   npx --no-install vite build --logLevel warn --outDir "$made/dist"
+  npx --no-install vite build --logLevel warn --config vite.docs.config.ts --outDir "$made/dist/docs"
   if ! diff -r "$made/dist" dist; then
     echo "web/dist is not what the sources make: run scripts/web.sh build and commit the result" >&2
     exit 1
   fi
-  # What the first view loads, and everything, compressed.
+  # What the first view loads, and everything, compressed; /docs is apart, and no page of the UI loads a file of it.
   size() { cat "$@" | gzip -9 | wc -c; }
   mapfile -t named < <(grep -o '"/assets/[^"]*"' dist/index.html | tr -d '"')
   first=$(size dist/index.html "${named[@]/#/dist}")
   all=$(size dist/index.html dist/assets/*)
-  echo "first view $((first / 1000)) kB, everything $((all / 1000)) kB, gzip"
+  echo "first view $((first / 1000)) kB, everything $((all / 1000)) kB, /docs $(($(size dist/docs/index.html dist/docs/assets/*) / 1000)) kB, gzip"
+  if grep -l '/docs/' dist/index.html dist/assets/*.js; then
+    echo "a page of the UI loads a file of /docs" >&2
+    exit 1
+  fi
   if ((first > 200000 || all > 350000)); then
     echo "the UI is larger than it may be: 200 kB for the first view, 350 kB for everything" >&2
     exit 1

@@ -23,7 +23,7 @@ export function CommitStrip() {
   const pending = useQuery(queries.status).data?.pendingCommit;
   const [seen, setSeen] = useState<string | null>(null);
   if (pending && pending.id !== seen) setSeen(pending.id);
-  const commit = useQuery({ ...queries.commit, enabled: seen !== null, refetchInterval: pending ? 2000 : false }).data;
+  const commit = useQuery({ ...queries.commit, enabled: seen !== null }).data;
   if (!commit || commit.id !== seen) return null;
   if (commit.phase === "Pending") return <Pending commit={commit} />;
   return (

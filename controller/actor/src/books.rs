@@ -152,9 +152,14 @@ impl Books {
         books
     }
 
+    /// Sequence number of the next entry of the audit.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.audit.len() as u64
+    }
+
     /// What is to be stored with the write of `entry`.
     pub(crate) fn note(&self, entry: &Entry<'_>) -> Note {
-        let sequence = self.first + self.audit.len() as u64;
+        let sequence = self.next();
         let record = serialized(&audit(entry, sequence));
         let audited = record.len() as u32;
         let mut ops = vec![Op::Put { key: audit_key(sequence), value: record }];

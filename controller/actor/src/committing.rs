@@ -174,6 +174,7 @@ impl Task {
             Some(again) => again.and_then(|past| self.replay_act(past)),
             None => self.act(act, by, request, attempt).await.map(|commit| (commit, None)),
         };
+        self.controller.audit_ends_at(self.books.next());
         let failure = match &done {
             Err(CommandError::Store(error)) if !is_refusal(error) => Some(failed(error)),
             _ => None,

@@ -4,12 +4,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use canopy_controller_core::confirmations::Confirmations;
+use canopy_controller_core::fields::GroupField;
 use canopy_controller_core::health::Health;
-use canopy_controller_core::metadata::Selector;
 use canopy_controller_core::principal::Principal;
-use canopy_controller_core::{Applied, Command, Domain, DomainError, Outcome};
+use canopy_controller_core::view::{GroupView, Page};
+use canopy_controller_core::{Applied, Command, Domain, DomainError, EXAMINED, GroupFilter, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{GroupPhase, NodeStatus};
@@ -22,6 +24,7 @@ use crate::CommandError;
 use crate::attempts::Attempts;
 use crate::charts::ChartState;
 use crate::commit::Commit;
+use crate::commit_times::CommitTimes;
 use crate::events::Code;
 use crate::events::{EventFilter, Events};
 use crate::incidents::IncidentState;
@@ -71,11 +74,14 @@ pub(crate) struct Shared {
     waited_groups: Arc<WaitedGroups>,
     /// See [`Health::version`].
     problems: watch::Sender<u64>,
+    /// See [`Controller::follow_audit`].
+    audited: watch::Sender<u64>,
     phases: Mutex<Phases>,
     confirmations: Mutex<Confirmations>,
     validations: Semaphore,
     journal_readers: Semaphore,
     commit: Mutex<Option<Commit>>,
+    commit_times: Mutex<CommitTimes>,
     telemetry: Telemetry,
     charts: ChartState,
     incidents: IncidentState,
@@ -133,10 +139,12 @@ impl Controller {
             node_news: News::default(),
             waited_groups: Arc::default(),
             problems: watch::Sender::default(),
+            audited: watch::Sender::default(),
             phases: Mutex::new(phases),
             confirmations: Mutex::default(),
             validations: Semaphore::new(1),
             commit: Mutex::new(commit),
+            commit_times: Mutex::default(),
             health: Mutex::default(),
             flaps: Mutex::default(),
             moves: Moves::default(),
@@ -413,6 +421,17 @@ impl Controller {
         self.0.problems.subscribe()
     }
 
+    /// The sequence number of the next entry of the audit: changes once a write of an operator, or of the controller in its place, is
+    /// durable.
+    pub fn follow_audit(&self) -> watch::Receiver<u64> {
+        self.0.audited.subscribe()
+    }
+
+    /// The next entry of the audit gets this sequence number.
+    pub(crate) fn audit_ends_at(&self, next: u64) {
+        self.0.audited.send_if_modified(|known| std::mem::replace(known, next) != next);
+    }
+
     /// What nodes counted.
     pub fn telemetry(&self) -> &Telemetry {
         &self.0.telemetry
@@ -451,6 +470,25 @@ impl Controller {
         self.phases_lock().counts()
     }
 
+    /// One page of the groups that `filter` lets pass: see [`Domain::groups`]. Those of a phase are found by an index.
+    pub fn groups(&self, filter: &GroupFilter, after: Option<&str>, limit: usize) -> Page<GroupView> {
+        if !filter.fields.requires(GroupField::Phase) || filter.labels.has_equality() {
+            return self.read(|d| d.groups(filter, after, limit));
+        }
+        let phases: Vec<GroupPhase> = GroupPhase::ALL
+            .into_iter()
+            .filter(|phase| filter.fields.allows(GroupField::Phase, &phase.to_string()))
+            .collect();
+        // Only a filter of phases alone takes every name that it finds.
+        let enough = if filter.is_of_phases() { limit } else { EXAMINED };
+        let (names, has_more) = self.phases_lock().behind(&phases, after, enough);
+        let mut page = self.read(|d| d.groups_among(&names, filter, limit));
+        if has_more && page.next.is_none() {
+            page.next = names.last().cloned();
+        }
+        page
+    }
+
     /// Changes on their way to the nodes, and how long others took.
     pub fn confirmations<R>(&self, read: impl FnOnce(&Confirmations) -> R) -> R {
         read(&self.confirmations_lock())
@@ -465,6 +503,26 @@ impl Controller {
         let asked = tokio::task::spawn_blocking(move || store.revision()).await;
         let revision = asked.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
         Ok((revision, self.read_only().clone()))
+    }
+
+    /// Name of the store's engine, and the octets of its database's files, if it has any.
+    pub async fn store_size(&self) -> (&'static str, Option<u64>) {
+        let store = self.0.store.clone();
+        let engine = store.engine();
+        (engine, tokio::task::spawn_blocking(move || store.octets()).await.ok().flatten())
+    }
+
+    /// How long the last commits of the store took.
+    pub fn commit_times(&self) -> CommitTimes {
+        self.commit_times_lock().clone()
+    }
+
+    pub(crate) fn commit_took(&self, time: Duration) {
+        self.commit_times_lock().note(time);
+    }
+
+    fn commit_times_lock(&self) -> MutexGuard<'_, CommitTimes> {
+        self.0.commit_times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_read_only(&self, why: Option<String>) {
@@ -612,7 +670,7 @@ impl Controller {
 fn phases_of(domain: &Domain) -> Phases {
     let (mut phases, mut after) = (Phases::default(), None);
     loop {
-        let page = domain.groups(&Selector::default(), after.as_deref(), 500);
+        let page = domain.groups(&GroupFilter::default(), after.as_deref(), 500);
         for group in page.items {
             phases.set(&group.metadata.name, group.status.phase);
         }

@@ -16,6 +16,7 @@ mod attempts;
 pub mod books;
 pub mod charts;
 pub mod commit;
+pub mod commit_times;
 mod committing;
 mod controller;
 pub mod difference;

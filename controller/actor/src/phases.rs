@@ -2,47 +2,69 @@
 //! The phase of every group, and how many there are in each: counted as they change, because a scrape or a page of a million groups asks
 //! every second.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
 
 use canopy_model::status::GroupPhase;
 
 /// Phases by name of the group.
 #[derive(Debug, Default)]
 pub(crate) struct Phases {
-    of: HashMap<String, GroupPhase>,
-    counts: [usize; GroupPhase::ALL.len()],
+    of: HashMap<Arc<str>, GroupPhase>,
+    /// The names in each phase, in the order of [`GroupPhase::ALL`].
+    names: [BTreeSet<Arc<str>>; GroupPhase::ALL.len()],
 }
 
 impl Phases {
     /// Sets a group's phase; true if it was another one, or none.
     pub(crate) fn set(&mut self, group: &str, phase: GroupPhase) -> bool {
-        let before = match self.of.get_mut(group) {
-            Some(known) => Some(std::mem::replace(known, phase)),
-            None => self.of.insert(group.to_owned(), phase),
+        let before = self.of.get_key_value(group).map(|(name, before)| (name.clone(), *before));
+        let name = match before {
+            Some((_, before)) if before == phase => return false,
+            Some((name, before)) => {
+                self.names[at(before)].remove(&name);
+                name
+            }
+            None => Arc::from(group),
         };
-        self.count(before, Some(phase));
-        before != Some(phase)
+        self.of.insert(name.clone(), phase);
+        self.names[at(phase)].insert(name);
+        true
     }
 
     pub(crate) fn remove(&mut self, group: &str) {
-        let before = self.of.remove(group);
-        self.count(before, None);
+        if let Some(before) = self.of.remove(group) {
+            self.names[at(before)].remove(group);
+        }
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        self.of.keys().cloned().collect()
+        self.of.keys().map(|name| (**name).to_owned()).collect()
     }
 
     /// Groups in each phase, those without one included.
     pub(crate) fn counts(&self) -> [(GroupPhase, usize); GroupPhase::ALL.len()] {
-        std::array::from_fn(|i| (GroupPhase::ALL[i], self.counts[i]))
+        std::array::from_fn(|i| (GroupPhase::ALL[i], self.names[i].len()))
     }
 
-    fn count(&mut self, before: Option<GroupPhase>, after: Option<GroupPhase>) {
-        for (i, phase) in GroupPhase::ALL.into_iter().enumerate() {
-            self.counts[i] = self.counts[i] + usize::from(after == Some(phase)) - usize::from(before == Some(phase));
+    /// The first `enough` names in one of these phases behind `after`, in order, and whether there are more.
+    pub(crate) fn behind(&self, phases: &[GroupPhase], after: Option<&str>, enough: usize) -> (Vec<String>, bool) {
+        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let mut names: Vec<&Arc<str>> = Vec::new();
+        for phase in phases {
+            names.extend(self.names[at(*phase)].range::<str, _>(from).take(enough + 1));
         }
+        names.sort_unstable();
+        let has_more = names.len() > enough;
+        names.truncate(enough);
+        (names.into_iter().map(|name| (**name).to_owned()).collect(), has_more)
     }
+}
+
+/// The index of a phase in [`GroupPhase::ALL`].
+fn at(phase: GroupPhase) -> usize {
+    GroupPhase::ALL.iter().position(|of| *of == phase).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -61,5 +83,25 @@ mod tests {
         phases.remove("a");
         phases.remove("a");
         assert_eq!((counted(&phases), phases.names()), (vec![(GroupPhase::Pending, 1)], vec!["b".to_owned()]));
+    }
+
+    /// Catches a name that two pages have or none, and one of a phase that the group has left.
+    #[test]
+    fn names_of_phases_are_in_order_and_in_pages() {
+        let mut phases = Phases::default();
+        let all =
+            [("d", GroupPhase::Ready), ("a", GroupPhase::Ready), ("c", GroupPhase::Failed), ("b", GroupPhase::Pending)];
+        all.into_iter().for_each(|(name, phase)| _ = phases.set(name, phase));
+        let wanted = [GroupPhase::Ready, GroupPhase::Failed];
+        let behind = |phases: &Phases, after, enough| {
+            let (names, has_more) = phases.behind(&wanted, after, enough);
+            (names.concat(), has_more)
+        };
+        assert_eq!(behind(&phases, None, 2), ("ac".into(), true));
+        assert_eq!(behind(&phases, Some("c"), 2), ("d".into(), false));
+        assert_eq!(behind(&phases, None, 3), ("acd".into(), false));
+        phases.set("a", GroupPhase::Pending);
+        phases.remove("d");
+        assert_eq!(behind(&phases, None, 3), ("c".into(), false));
     }
 }

@@ -78,6 +78,7 @@ pub async fn start_with(
     if let Some(lost) = recovery {
         controller.events().note(Code::StoreRecovered, None, None, lost.to_string());
     }
+    controller.audit_ends_at(books.next());
     let mut task = Task {
         controller: controller.clone(),
         store,

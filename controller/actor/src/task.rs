@@ -227,6 +227,7 @@ impl Task {
                 self.try_again().await?;
             }
             self.do_what_is_due().await?;
+            self.controller.audit_ends_at(self.books.next());
         }
     }
 
@@ -482,7 +483,9 @@ impl Task {
         }
     }
 
+    /// What was applied is durable.
     fn publish(&self, applied: Option<Applied>, rewires: bool) {
+        self.controller.audit_ends_at(self.books.next());
         if let Some(applied) = applied {
             self.controller.publish(&applied);
         }
@@ -533,8 +536,11 @@ impl Task {
 
     pub(crate) async fn commit(&mut self, ops: Vec<Op>) -> Result<(), StoreError> {
         let (store, expected) = (self.store.clone(), self.revision);
+        let controller = self.controller.clone();
         let committed = tokio::task::spawn_blocking(move || {
+            let begun = controller.now();
             let revision = store.commit(expected, &ops)?;
+            controller.commit_took(controller.now().since(begun));
             Ok((revision, store.ready()))
         });
         // A panic inside the store is a failure like any other: the outcome is unknown.

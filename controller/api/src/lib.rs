@@ -36,6 +36,7 @@ pub mod chart;
 pub mod check;
 pub mod commit;
 pub mod condition;
+pub mod controller;
 pub mod drain;
 pub mod event;
 pub mod group;

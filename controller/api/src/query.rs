@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Query parameters. Those of a stream are in every list that has one: `deny_unknown_fields` excludes `flatten`.
 
+use canopy_model::status::GroupPhase;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
@@ -71,6 +72,13 @@ pub struct AuditQuery {
     pub action: Option<Action>,
     /// Only writes of the last so many seconds, on the controller's clock.
     pub within_seconds: Option<u64>,
+    /// Send changes as server-sent events instead of a list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// With `watch`: id of the last event that was received; without it, the stream begins with the newest 1,000 entries.
+    pub after: Option<String>,
+    /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
 }
 
 /// A resource whose versions are wanted.
@@ -111,13 +119,13 @@ impl WatchQuery {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct TopicsQuery {
-    /// Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`.
+    /// Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`, `topology`, `drains`, `commits`, `audit`.
     pub topics: String,
     /// How long the stream lasts, 1..=3600 seconds; 300 when absent.
     pub timeout_seconds: Option<u64>,
 }
 
-/// Filter and page.
+/// Filter and page of groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
@@ -128,9 +136,15 @@ pub struct ListQuery {
     #[serde(rename = "continue")]
     #[param(rename = "continue")]
     pub next: Option<String>,
-    /// `key=value,key!=value,key`; all must hold.
+    /// `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label_selector: String,
+    /// `field=value,field!=value`; all must hold. The fields are `name`, `phase`, `source` and `tenant`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field_selector: String,
+    /// Only groups in this phase; the same as `fieldSelector=phase=...`.
+    #[param(inline)]
+    pub phase: Option<GroupPhase>,
     /// Send changes as server-sent events instead of a list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watch: bool,
@@ -140,17 +154,67 @@ pub struct ListQuery {
     pub timeout_seconds: Option<u64>,
 }
 
-/// Page of a list.
+/// Filter of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
-pub struct PageQuery {
-    /// Items on this page, 1..=500; 100 when absent.
+pub struct NodeQuery {
+    /// `field=value,field!=value`; all must hold. The fields are `connected`, `name` and `synced`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field_selector: String,
+    /// Send changes as server-sent events instead of a list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// With `watch`: id of the last event that was received; without it, the stream begins with the present state.
+    pub after: Option<String>,
+    /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
+}
+
+/// Filter of link directions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct LinkQuery {
+    /// `field=value,field!=value`; all must hold. The fields are `drained`, `link`, `name`, `node` and `to`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field_selector: String,
+}
+
+/// Filter of drains.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct DrainQuery {
+    /// `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label_selector: String,
+    /// `field=value,field!=value`; all must hold. The fields are `link`, `name` and `node`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field_selector: String,
+    /// Send changes as server-sent events instead of a list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// With `watch`: id of the last event that was received; without it, the stream begins with the present state.
+    pub after: Option<String>,
+    /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
+}
+
+/// Filter and page of hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct HostQuery {
+    /// Hosts on this page, 1..=500; 100 when absent.
     pub limit: Option<usize>,
     /// Token from the previous page.
     #[serde(rename = "continue")]
     #[param(rename = "continue")]
     pub next: Option<String>,
+    /// `field=value,field!=value`; all must hold. The fields are `name`, `node` and `port`, the state of the node's port.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field_selector: String,
 }
 
 /// Filter for events.
@@ -197,6 +261,9 @@ pub struct ProblemQuery {
     pub kind: Option<SubjectKind>,
     /// The object's name.
     pub name: Option<String>,
+    /// `field=value,field!=value`; all must hold. The fields are `code`, `kind`, `name`, `root` and `severity`; kind and name of the object itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field_selector: String,
     /// Send changes as server-sent events instead of a list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watch: bool,

@@ -45,6 +45,10 @@ pub enum Kind {
     Group,
     /// [`crate::MemberResource`].
     Member,
+    /// [`crate::controller::ControllerResource`].
+    Controller,
+    /// A list of controllers.
+    ControllerList,
     /// A list of drains.
     DrainList,
     /// A list of silences.

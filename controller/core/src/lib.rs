@@ -19,6 +19,7 @@
 //! - `delivery`: whether a group's data is acknowledged; `progress`: which branch of a node holds the minimum; `status`: plan compared with reports.
 //! - `problem`: the registry of what can be wrong; `drops`: drop counters that are signs of it; `health`: what is, since when, and what caused it.
 //! - `chart`: what was measured over the last minutes and hours; `incident`: each opening of a problem, with the charts around it.
+//! - `scan`, `selector`, `fields`: which resources a list has.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -33,6 +34,7 @@ pub mod drops;
 pub mod effect;
 pub mod encoding;
 pub mod error;
+pub mod fields;
 pub mod health;
 pub mod hmac;
 pub mod incident;
@@ -42,6 +44,7 @@ pub mod principal;
 pub mod problem;
 pub mod record;
 pub mod request_id;
+pub mod selector;
 pub mod threshold;
 pub mod trace;
 pub mod uid;
@@ -55,6 +58,7 @@ mod progress;
 mod receivers_by_edge;
 mod resource;
 mod routes;
+mod scan;
 mod secret;
 mod status;
 #[cfg(test)]
@@ -63,7 +67,7 @@ mod topology;
 mod tree;
 
 pub use command::{Applied, Command, Outcome, Write};
-pub use domain::{BranchNews, DeadPorts, Domain, LateNews, LossNews, Move, Prepared, Reaction};
+pub use domain::{BranchNews, DeadPorts, Domain, EXAMINED, GroupFilter, LateNews, LossNews, Move, Prepared, Reaction};
 pub use error::{DomainError, RestoreError};
 pub use record::{Record, assume_open};
 pub use secret::Secret;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Metadata that every resource carries, and label selectors.
+//! Metadata that every resource carries.
 
 use std::collections::BTreeMap;
 
+use canopy_model::FieldErrors;
 use canopy_model::ids::Generation;
-use canopy_model::{FieldError, FieldErrors};
 use serde::{Deserialize, Serialize};
 
 use crate::principal::Written;
@@ -106,76 +106,12 @@ pub(crate) fn check_labels(labels: &Labels, errors: &mut FieldErrors) {
     }
 }
 
-fn is_label_byte(b: u8) -> bool {
+pub(crate) fn is_label_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')
 }
 
 fn is_label_word(s: &str) -> bool {
     s.len() <= MAX_LABEL_WORD && s.bytes().all(is_label_byte)
-}
-
-/// Requirements on labels, all of which must hold. The default selects everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selector(Vec<Requirement>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Requirement {
-    Equals(String, String),
-    Differs(String, String),
-    Exists(String),
-}
-
-impl Selector {
-    /// Parses `key=value,key!=value,key`; an empty text selects everything.
-    ///
-    /// # Errors
-    /// Names `field` when a requirement has no key or contains an invalid character.
-    pub fn parse(field: &str, text: &str) -> Result<Self, FieldError> {
-        let spaced = |text: &str| text.trim_matches(' ').to_owned();
-        let mut all = Vec::new();
-        for part in text.split(',').map(|p| p.trim_matches(' ')).filter(|p| !p.is_empty()) {
-            let (key, requirement) = if let Some((k, v)) = part.split_once("!=") {
-                (k, Requirement::Differs(spaced(k), spaced(v)))
-            } else if let Some((k, v)) = part.split_once('=') {
-                (k, Requirement::Equals(spaced(k), spaced(v.strip_prefix('=').unwrap_or(v))))
-            } else {
-                (part, Requirement::Exists(part.to_owned()))
-            };
-            let value = match &requirement {
-                Requirement::Equals(_, value) | Requirement::Differs(_, value) => value,
-                Requirement::Exists(_) => "",
-            };
-            let key = key.trim_matches(' ');
-            let is_key = !key.is_empty() && key.bytes().all(|b| is_label_byte(b) || b == b'/');
-            if !is_key || !value.bytes().all(is_label_byte) {
-                return Err(FieldError::new(
-                    field,
-                    format!(
-                        "{part:?} is not a label requirement: use key=value, key!=value or key, separated by commas"
-                    ),
-                ));
-            }
-            all.push(requirement);
-        }
-        Ok(Self(all))
-    }
-
-    /// True when every requirement holds for `labels`.
-    pub fn matches(&self, labels: &Labels) -> bool {
-        self.0.iter().all(|r| match r {
-            Requirement::Equals(k, v) => labels.get(k) == Some(v),
-            Requirement::Differs(k, v) => labels.get(k) != Some(v),
-            Requirement::Exists(k) => labels.contains_key(k),
-        })
-    }
-
-    /// The `key=value` requirements, which the label index answers without a scan.
-    pub(crate) fn equalities(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().filter_map(|r| match r {
-            Requirement::Equals(k, v) => Some((k.as_str(), v.as_str())),
-            _ => None,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -184,21 +120,6 @@ mod tests {
 
     fn labels(pairs: &[(&str, &str)]) -> Labels {
         pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
-    }
-
-    #[test]
-    fn selectors_require_all_of_their_parts() {
-        let l = labels(&[("job", "llm"), ("team", "a")]);
-        let matches = |text: &str| Selector::parse("selector", text).unwrap().matches(&l);
-        assert!(
-            matches("")
-                && matches("job=llm")
-                && matches("job == llm , team")
-                && matches("team!=b")
-                && matches("zone!=x")
-        );
-        assert!(!matches("job=x") && !matches("job=llm,zone") && !matches("team!=a"));
-        assert!(Selector::parse("labelSelector", "=x").unwrap_err().to_string().starts_with("labelSelector: "));
     }
 
     #[test]
@@ -223,11 +144,5 @@ mod tests {
         assert_eq!([252, 253, 254, 300].map(|n| key("p".repeat(n) + "/k")), [0, 0, 1, 1]);
         assert_eq!([62, 63, 64].map(|n| key("k".repeat(n))), [0, 0, 1]);
         assert_eq!(["p/", "p q/k", "p/q/k"].map(|k| key(k.to_owned())), [1, 1, 1]);
-    }
-
-    #[test]
-    fn a_selector_names_the_values_that_the_index_finds() {
-        let selector = Selector::parse("selector", "job=llm,team!=a,zone,rack=7").unwrap();
-        assert_eq!(selector.equalities().collect::<Vec<_>>(), [("job", "llm"), ("rack", "7")]);
     }
 }

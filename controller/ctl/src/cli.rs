@@ -14,9 +14,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 3 not found; 4 conflict (exists already, or changed meanwhile); 5 timed out."
 )]
 pub struct Cli {
-    /// Address of the controller: http://host:port or unix:/path.
-    #[arg(long, global = true, env = "CANOPY_SERVER", default_value = "http://127.0.0.1:8640")]
-    pub server: String,
+    /// Address of the controller: http://host:port or unix:/path [env: CANOPY_SERVER] [default: http://127.0.0.1:8640].
+    #[arg(long, global = true)]
+    pub server: Option<String>,
+    /// Named server, instead of --server: see `context` [env: CANOPY_CONTEXT]. A flag is before a variable, and that before `context use`.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
     /// Make changes a part of this pending commit: see `commit`.
     #[arg(long, global = true, env = "CANOPY_COMMIT", value_name = "ID")]
     pub commit: Option<String>,
@@ -43,10 +46,11 @@ pub enum Command {
     Why(WhyArgs),
     /// Show the receivers that the source of a group waits for, with their shares of the last 5 to 10 s.
     Top(TopArgs),
-    /// Print what a problem's code means and what to do; without a code, list all codes.
+    /// Print what a problem's code means and what to do, or what a field of a resource is; without an argument, list all codes.
     Explain {
-        /// Code, as in `get problems`.
-        code: Option<String>,
+        /// Code, as in `get problems`; or a kind with or without fields, as in group.spec.pathMtu.
+        #[arg(value_name = "CODE|KIND[.FIELD]")]
+        what: Option<String>,
     },
     /// Show a group, node, link, host or drain in full, with its datapath counters.
     Describe(DescribeArgs),
@@ -81,7 +85,10 @@ pub enum Command {
     /// Open the web UI in a browser, signed in as you.
     ///
     /// The controller makes a code that works once, within a minute; the browser exchanges it for a session of at most 12 h, which ends with the controller.
+    /// The same session works at /docs, where every operation of the REST API is described and can be tried out.
     Ui(UiArgs),
+    /// Named servers, in canopy/contexts.yaml below the user's configuration directory.
+    Context(ContextArgs),
     /// Print a completion script.
     Completion {
         /// Shell to print the script for.
@@ -89,6 +96,39 @@ pub enum Command {
     },
     /// Print the versions of this program and of the controller.
     Version,
+}
+
+/// Arguments of `context`.
+#[derive(Args)]
+pub struct ContextArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ContextAction,
+}
+
+/// What to do with named servers.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum ContextAction {
+    /// List them; * is the one that is used.
+    List,
+    /// Use this one if neither a flag nor a variable names a server.
+    Use {
+        /// Its name.
+        name: String,
+    },
+    /// Add or change one; the first is used from then on.
+    Set {
+        /// Its name.
+        name: String,
+        /// Its address: http://host:port or unix:/path.
+        #[arg(value_name = "SERVER")]
+        address: String,
+    },
+    /// Forget one.
+    Delete {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// Arguments of `commit`.
@@ -567,6 +607,9 @@ pub enum Resource {
     /// Members of a group (-g).
     #[value(alias = "member")]
     Members,
+    /// The controller: its version, store, and the times of its commits.
+    #[value(alias = "controller")]
+    Controllers,
     /// Recent events.
     #[value(alias = "event")]
     Events,
@@ -611,10 +654,18 @@ pub struct GetArgs {
     /// Only events within this time, for example 2h, also of before the controller started.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub within: Option<Duration>,
-    /// Only groups with these labels: key=value,key!=value,key.
+    /// Only groups or drains with these labels: key=value, key!=value, 'key in (a,b)', 'key notin (a,b)', key or '!key', separated by commas.
     #[arg(short = 'l', long)]
     pub selector: Option<String>,
-    /// Print the present state, then a row per change, until interrupted: groups, nodes, problems and events.
+    /// Only those with these fields: field=value,field!=value. Groups have name, phase, source and tenant; nodes connected, name and synced;
+    /// hosts name, node and port; links drained, link, name, node and to; drains link, name and node; problems code, kind, name, root and
+    /// severity.
+    #[arg(long, value_name = "SELECTOR")]
+    pub field_selector: Option<String>,
+    /// Only groups in this phase: Pending, Programming, Ready, Stalled, Unknown, Degraded or Failed.
+    #[arg(long)]
+    pub phase: Option<String>,
+    /// Print the present state, then a row per change, until interrupted: groups, nodes, drains, problems and events.
     #[arg(short, long)]
     pub watch: bool,
     /// Output format.
@@ -728,6 +779,8 @@ mod tests {
         for good in [
             "get groups",
             "get group g1 -o yaml",
+            "get groups -l !a --phase Stalled",
+            "get hosts --field-selector node=n4,port!=Up",
             "get members -g g1",
             "get links",
             "hmac status",
@@ -737,6 +790,7 @@ mod tests {
             "why link n1/eth1 -o markdown",
             "explain",
             "explain LinkDown",
+            "explain group.spec.pathMtu",
             "drain link n1/eth1 -r optics --wait 2m",
             "drain node n4 --reason kernel --accept-loss --dry-run",
             "drain link n1/eth1 -r optics --for 2h",
@@ -748,6 +802,7 @@ mod tests {
             "describe host r1",
             "undrain n4",
             "get drains",
+            "get controllers -o wide",
             "get problems",
             "get events -g g1 -w",
             "hmac rotate",
@@ -771,6 +826,9 @@ mod tests {
             "audit --kind group --name g -n 7",
             "ui",
             "ui --print",
+            "context list",
+            "context set lab unix:/run/c.sock",
+            "--context lab status",
         ] {
             Cli::try_parse_from(["canopyctl"].into_iter().chain(good.split(' ')))
                 .unwrap_or_else(|e| panic!("{good}: {e}"));

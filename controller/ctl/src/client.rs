@@ -237,7 +237,7 @@ impl Client {
             Failure::new(
                 Exit::Error,
                 format!(
-                    "cannot reach the controller at {}: {e}; is canopy-controller running? (--server or CANOPY_SERVER names another)",
+                    "cannot reach the controller at {}: {e}; is canopy-controller running? (--server, --context or CANOPY_SERVER names another)",
                     self.name()
                 ),
             )

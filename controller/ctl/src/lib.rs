@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `canopyctl`: the operator's command line, a client of the REST API and of nothing else.
 //!
-//! [`cli`] defines the command line, [`run`] executes it with writers as arguments, [`client`] sends plain HTTP over
+//! [`cli`] defines the command line, [`contexts`] has the servers that users have named, [`run`] executes it with writers as arguments, [`client`] sends plain HTTP over
 //! TCP loopback or a Unix socket, [`failure`] maps every error to a message and an exit code.
 
 pub mod cli;
 pub mod client;
 pub mod commands;
+pub mod contexts;
 pub mod documents;
 pub mod failure;
 pub mod output;
@@ -14,7 +15,7 @@ pub mod stream;
 
 use std::io::Write;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, ContextArgs};
 use client::Client;
 use failure::Failure;
 
@@ -23,7 +24,17 @@ use failure::Failure;
 /// # Errors
 /// The failure, with its exit code and a message for users.
 pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
-    let client = Client::new(&cli.server)?.within(cli.commit);
+    // An empty variable is one that was not set.
+    let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    // It mends what keeps every other command from its server.
+    if let Command::Context(ContextArgs { action }) = &cli.command {
+        return commands::context::run(action, &env, out);
+    }
+    if let Command::Completion { shell } = cli.command {
+        return commands::completion(shell, out);
+    }
+    let server = contexts::server(cli.server.as_deref(), cli.context.as_deref(), &env)?;
+    let client = Client::new(&server)?.within(cli.commit);
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,
@@ -31,7 +42,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Status(a) => commands::status::run(&client, &a, out).await,
         Command::Why(a) => commands::why::run(&client, &a, out).await,
         Command::Top(a) => commands::top::run(&client, &a, out).await,
-        Command::Explain { code } => commands::explain::run(&client, code.as_deref(), out).await,
+        Command::Explain { what } => commands::explain::run(&client, what.as_deref(), out).await,
         Command::Describe(a) => commands::describe::run(&client, &a, out).await,
         Command::Diff(a) => commands::diff::run(&client, &a, out).await,
         Command::Chart(a) => commands::chart::run(&client, &a, out).await,
@@ -48,7 +59,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Commit(a) => commands::commit::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
         Command::Ui(a) => commands::ui::run(&client, &a, out).await,
-        Command::Completion { shell } => commands::completion(shell, out),
+        Command::Completion { .. } | Command::Context(_) => Ok(()),
         Command::Version => commands::version(&client, out).await,
     }
 }

@@ -20,8 +20,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    charts, commit, drains, events, flows, groups, history, hmac, hosts, incidents, links, members, nodes, problems,
-    sign_in, silences, telemetry, topology, validate, waited,
+    charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, incidents, links, members, nodes,
+    problems, sign_in, silences, telemetry, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -60,6 +60,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(waited::get))
         .routes(routes!(hmac::get))
         .routes(routes!(hmac::rotate))
+        .routes(routes!(controllers::list))
         .routes(routes!(problems::status))
         .routes(routes!(problems::list))
         .routes(routes!(problems::get))

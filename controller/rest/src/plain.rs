@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
 use axum::response::{Html, IntoResponse, Response};
 use canopy_controller_actor::Controller;
+use canopy_controller_core::GroupFilter;
 use canopy_controller_core::health::Problem;
-use canopy_controller_core::metadata::Selector;
 use canopy_controller_core::problem::Severity;
 use canopy_controller_core::view::{GroupView, NodeView};
 
@@ -23,7 +23,7 @@ code,td.n{font-family:ui-monospace,monospace;font-size:13px}.ok{color:#116329}.w
 
 pub(crate) async fn page(State(controller): State<Controller>) -> Response {
     let (nodes, page, topology, term) =
-        controller.read(|d| (d.nodes(), d.groups(&Selector::default(), None, MAX_ROWS), d.topology(), d.term()));
+        controller.read(|d| (d.nodes(), d.groups(&GroupFilter::default(), None, MAX_ROWS), d.topology(), d.term()));
     let mut html = String::with_capacity(16 << 10);
     // Writing to a String cannot fail.
     _ = write!(

@@ -6,6 +6,7 @@
 
 mod feed;
 mod frame;
+mod intents;
 pub(crate) mod present;
 mod ring;
 mod stream;
@@ -45,10 +46,23 @@ pub(crate) enum Topic {
     Nodes,
     Problems,
     Events,
+    Topology,
+    Drains,
+    Commits,
+    Audit,
 }
 
 impl Topic {
-    pub(crate) const ALL: [Self; 4] = [Self::Groups, Self::Nodes, Self::Problems, Self::Events];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Groups,
+        Self::Nodes,
+        Self::Problems,
+        Self::Events,
+        Self::Topology,
+        Self::Drains,
+        Self::Commits,
+        Self::Audit,
+    ];
 
     /// As a client writes it.
     pub(crate) fn name(self) -> &'static str {
@@ -57,12 +71,17 @@ impl Topic {
             Self::Nodes => "nodes",
             Self::Problems => "problems",
             Self::Events => "events",
+            Self::Topology => "topology",
+            Self::Drains => "drains",
+            Self::Commits => "commits",
+            Self::Audit => "audit",
         }
     }
 
     fn parse(text: &str) -> Result<Self, ApiError> {
         Self::ALL.into_iter().find(|topic| topic.name() == text).ok_or_else(|| {
-            ApiError::bad_request("topics", format!("{text:?} is none of groups, nodes, problems, events"))
+            let all = Self::ALL.map(Self::name).join(", ");
+            ApiError::bad_request("topics", format!("{text:?} is none of {all}"))
         })
     }
 }
@@ -80,6 +99,10 @@ struct Shared {
     nodes: Feed,
     problems: Feed,
     events: Feed,
+    topology: Feed,
+    drains: Feed,
+    commits: Feed,
+    audit: Feed,
     /// See [`Begin::turn`].
     turn: Arc<Semaphore>,
 }
@@ -104,6 +127,10 @@ impl Watches {
             nodes: Feed::default(),
             problems: Feed::default(),
             events: Feed::default(),
+            topology: Feed::default(),
+            drains: Feed::default(),
+            commits: Feed::default(),
+            audit: Feed::default(),
             turn: Arc::new(Semaphore::new(1)),
         };
         Self { shared: Arc::new(shared), slots: Arc::new(Semaphore::new(slots)), closing }
@@ -205,6 +232,10 @@ impl Watches {
                 Topic::Nodes => self.spawn(Named::nodes(controller).feed(of, to)),
                 Topic::Problems => self.spawn(Problems::new(controller).feed(of, to)),
                 Topic::Events => self.spawn(Events::new(controller, ring).feed(of, to)),
+                Topic::Topology => self.spawn(intents::Topology::new(controller).feed(of, to)),
+                Topic::Drains => self.spawn(intents::Drains::new(controller).feed(of, to)),
+                Topic::Commits => self.spawn(intents::Commits::new(controller).feed(of, to)),
+                Topic::Audit => self.spawn(intents::Audit::new(controller, ring).feed(of, to)),
             }
         });
     }
@@ -229,6 +260,10 @@ impl Shared {
             Topic::Nodes => &self.nodes,
             Topic::Problems => &self.problems,
             Topic::Events => &self.events,
+            Topic::Topology => &self.topology,
+            Topic::Drains => &self.drains,
+            Topic::Commits => &self.commits,
+            Topic::Audit => &self.audit,
         }
     }
 }

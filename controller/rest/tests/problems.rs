@@ -47,6 +47,9 @@ async fn problems_are_listed_filtered_and_shown() {
         ("kind=node&name=n2", vec![agent("n2")]),
         ("kind=group&name=g1", vec![]),
         ("kind=host&name=r1", vec![]),
+        ("fieldSelector=code%3DAgentDisconnected,name!%3Dn1", vec![agent("n2")]),
+        ("fieldSelector=kind%3Dnode,root%3Dtrue,severity%3Dcritical", vec![agent("n1"), agent("n2")]),
+        ("fieldSelector=kind%3Dgroup", vec![]),
     ] {
         assert_eq!(names(&api.get(&format!("/api/v1/problems?{query}")).await.json()), found, "{query}");
     }

@@ -49,6 +49,37 @@ async fn the_page_and_all_that_it_loads_are_served() {
     }
 }
 
+/// Catches a page of the API that is not served, loads a file of another origin or of the UI, or weakens the policy of the UI.
+#[tokio::test]
+async fn the_page_of_the_api_is_apart_from_the_ui() {
+    let api = Api::start().await;
+    let ui = api.get("/").await;
+    for path in ["/docs", "/docs/", "/docs/index.html"] {
+        let page = api.get(path).await;
+        assert!(page.status == 200 && page.header("content-type").starts_with("text/html"), "{path}: {}", page.text);
+        assert_eq!(page.header("cache-control"), "no-store");
+        let policy = page.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; "), "{policy}");
+        for never in ["unsafe-eval", "*", "http:", "https:", "blob:"] {
+            assert!(!policy.contains(never), "{policy}");
+        }
+        let files: Vec<String> = files(&page.text).into_iter().filter(|file| file.contains('.')).collect();
+        assert!(files.len() >= 3, "{files:?}");
+        for file in files {
+            assert!(file.starts_with("/docs/assets/") || file == "/icon.svg", "{file}");
+            assert!(!ui.text.contains(&file) || file == "/icon.svg", "{file}");
+            let answer = api.get(&file).await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.header("cache-control").contains("immutable")),
+                (200, file != "/icon.svg")
+            );
+        }
+    }
+    assert!(!ui.header("content-security-policy").contains("unsafe"));
+    let nothing = api.send("GET", "/docs/nothing", &HTML, "").await;
+    assert_eq!((nothing.status.as_u16(), nothing.header("content-type")), (404, "application/problem+json"));
+}
+
 /// Catches a policy that lets text become a script, or another origin take part.
 #[tokio::test]
 async fn only_scripts_of_this_origin_run() {

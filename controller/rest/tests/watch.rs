@@ -149,6 +149,11 @@ async fn wrong_parameters_are_refused_by_name() {
         ("problems?watch=true&severity=info", "severity"),
         ("problems?after=1.2", "after"),
         ("events?watch=true&group=g1", "group"),
+        ("drains?watch=true&labelSelector=a", "labelSelector"),
+        ("drains?after=1.2", "after"),
+        ("audit?watch=true&by=alice", "by"),
+        ("audit?watch=true&limit=5", "limit"),
+        ("audit?timeoutSeconds=5", "timeoutSeconds"),
         ("events?watch=true&after=1", "after"),
         ("events?after=1.2", "after"),
         ("events?after=-1", "after"),
@@ -282,6 +287,7 @@ async fn a_stream_of_several_kinds_ends_and_refuses_as_the_others_do() {
         ("topics=", "topics"),
         ("topics=groups,groups", "topics"),
         ("topics=links", "topics"),
+        ("topics=drain", "topics"),
         ("topics=nodes&timeoutSeconds=0", "timeoutSeconds"),
     ] {
         let (status, _, errors) = api.get(&format!("/api/v1/watch?{query}")).await.problem();

@@ -26,6 +26,53 @@ async fn a_group_becomes_ready_and_is_described() {
         Agent::connect(&controller, "n2", None).await.unwrap().apply_all(),
     ];
     controller.ctl(&["wait", "group", "g1", "--for", "ready", "--timeout", "30s"]).await.unwrap();
+    let listed = async |args: &[&str]| controller.ctl(&[&["get"], args, &["-o", "name"]].concat()).await;
+    for (args, names) in [
+        (&["groups", "--phase", "ready", "-l", "!team"][..], "group/g1\n"),
+        (&["groups", "--phase", "Stalled"], ""),
+        (&["groups", "--field-selector", "source=s1,phase!=Pending"], "group/g1\n"),
+        (&["nodes", "--field-selector", "synced=true,name!=n1"], "node/n2\n"),
+        (&["hosts", "--field-selector", "node=n1"], "host/s1\n"),
+    ] {
+        assert_eq!(listed(args).await.as_deref(), Ok(names), "{args:?}");
+    }
+    for (args, exit, why) in [
+        (&["groups", "-l", "a in b"][..], 1, "character 6"),
+        (&["groups", "--phase", "fine"], 2, "Pending, Programming, Ready"),
+        (&["nodes", "-l", "a"], 2, "have no labels"),
+        (&["group", "g1", "--phase", "Ready"], 2, "leave NAME out"),
+    ] {
+        let (code, error) = listed(args).await.unwrap_err();
+        assert!(code == exit && error.contains(why), "{args:?}: {code} {error}");
+    }
+    let text = controller.ctl(&["get", "controllers"]).await.unwrap();
+    assert!(text.starts_with("NAME        VERSION") && text.contains(" sled ") && text.contains(" ms "), "{text}");
+    let shown = controller.get(&["controllers"]).await;
+    let store = &shown["items"][0]["status"]["store"];
+    assert!(store["octets"].as_u64().unwrap() > 1000 && store["measuredCommits"].as_u64().unwrap() > 3, "{shown}");
+    assert!(store["commitP50Ns"].as_u64().unwrap() <= store["commitP99Ns"].as_u64().unwrap(), "{shown}");
+    let explained = controller.ctl(&["explain", "group.spec.pathMtu"]).await.unwrap();
+    assert!(explained.contains("values:   256, 512, 1024, 2048, 4096\ndefault:  4096"), "{explained}");
+    for kind in [
+        "topology",
+        "controllers",
+        "drains",
+        "node",
+        "link",
+        "host",
+        "flow",
+        "member",
+        "event",
+        "problem",
+        "incident",
+        "commit",
+        "audit",
+    ] {
+        let text = controller.ctl(&["explain", kind]).await.unwrap();
+        assert!(text.lines().count() > 6 && text.contains("\nFIELD"), "{text}");
+    }
+    let (code, unknown) = controller.ctl(&["explain", "group.spec.mtu"]).await.unwrap_err();
+    assert!(code == 3 && unknown.contains("pathMtu"), "{unknown}");
     // A change is a new generation that every node has to apply again.
     let join =
         "{apiVersion: canopy/v1, kind: Member, metadata: {group: g1}, spec: {host: r2, role: receiver, qpn: 19}}";

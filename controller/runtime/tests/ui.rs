@@ -25,7 +25,7 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
@@ -39,6 +39,7 @@ const CASES: [Case; 14] = [
     Case { name: "a_congested_port_is_shown_with_its_sources", run: || scenario("congestion") },
     Case { name: "the_page_of_the_controller_doubts_what_is_old", run: || scenario("controller") },
     Case { name: "a_tab_signs_in_with_a_code_and_signs_out", run: || scenario("signIn") },
+    Case { name: "the_api_is_read_and_tried_out_at_docs", run: || scenario("docs") },
     Case { name: "every_page_is_accessible", run: || scenario("accessible") },
 ];
 

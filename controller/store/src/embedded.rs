@@ -222,9 +222,27 @@ impl Store for EmbeddedStore {
         Some(&self.path)
     }
 
+    fn engine(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    fn octets(&self) -> Option<u64> {
+        octets_below(&self.path.join(self.kind.dir())).ok()
+    }
+
     fn recovery(&self) -> Option<Recovery> {
         self.recovery.clone().filter(|_| recovery::recorded(&self.path).is_some())
     }
+}
+
+/// Octets of all files in a directory: a database has tens, or one per value of hundreds of kilobytes.
+fn octets_below(directory: &Path) -> std::io::Result<u64> {
+    let mut octets = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        octets += if entry.file_type()?.is_dir() { octets_below(&entry.path())? } else { entry.metadata()?.len() };
+    }
+    Ok(octets)
 }
 
 fn puts(snapshot: &Snapshot) -> Vec<Op> {

@@ -27,6 +27,14 @@ impl EngineKind {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Sled, Self::Redb];
 
+    /// As in `store.engine`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sled => "sled",
+            Self::Redb => "redb",
+        }
+    }
+
     /// The directory of its files in that of the store.
     pub(crate) fn dir(self) -> &'static str {
         match self {
@@ -46,10 +54,7 @@ impl EngineKind {
 
 impl std::fmt::Display for EngineKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Sled => "sled",
-            Self::Redb => "redb",
-        })
+        f.write_str(self.name())
     }
 }
 

@@ -117,6 +117,16 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Name of the engine.
+    fn engine(&self) -> &'static str {
+        "memory"
+    }
+
+    /// Octets of the files of its database; `None` of a store in memory, or if they cannot be read.
+    fn octets(&self) -> Option<u64> {
+        None
+    }
+
     /// What was lost when the store was opened, now or at an earlier start, until an operator has taken note of it.
     fn recovery(&self) -> Option<Recovery> {
         None

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use canopy_lab::guided::Breakable;
 use canopy_lab::line::LineArgs;
 use canopy_lab::units::{Bytes, Delay, Loss};
 use canopy_lab::{Instance, LabFile, Op, Options};
@@ -69,6 +70,11 @@ pub(crate) enum Command {
     },
     /// Forward frames between two interfaces after a delay; the lab starts one such process per delayed link.
     DelayLine(LineArgs),
+    /// Break something in a lab that is up, in a transfer that is started for it, and show what finds it.
+    Demo {
+        #[command(subcommand)]
+        what: Guide,
+    },
     /// Demonstrate multicast: bring a lab up unless it is up, send to every host, compare. The lab stays up.
     Run {
         /// Lab file [default: Figure 1 of draft-li-spring-rdma-multicast-over-srv6].
@@ -91,6 +97,19 @@ pub(crate) enum Command {
         #[command(flatten)]
         up: UpArgs,
     },
+}
+
+/// What `demo` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Guide {
+    /// Start a transfer in group `guided` and break something in it.
+    Break {
+        /// What to break.
+        #[arg(value_enum)]
+        what: Breakable,
+    },
+    /// Take it back, and end the transfer.
+    Mend,
 }
 
 /// What `set` changes.

@@ -6,7 +6,7 @@
 //! - `order`: a veth pair delivers the packets of a flow in the order in which they were sent, as a wire does.
 //! - `delay`, [`delays`], `means`, [`line`]: delay of links, by the kernel or by a process between two veth pairs.
 //! - [`lab`]: [`Lab`], a lab that is up. `control` runs the programs under test, `wires` reads and sets links.
-//! - [`transfer`], [`report`]: one transfer with `canopy-rc`. [`demo`], [`paths`], [`table`]: the demonstration.
+//! - [`transfer`], [`report`]: one transfer with `canopy-rc`. [`demo`], [`paths`], [`table`]: the demonstration. [`guided`]: something to find.
 //! - `down`, [`state`]: everything that is created is recorded first, so that it can be removed.
 //! - `host`, `netns`, [`process`], `sh`, `http`: the machine underneath.
 //!
@@ -15,6 +15,7 @@
 pub mod delays;
 pub mod demo;
 pub mod file;
+pub mod guided;
 pub mod lab;
 pub mod line;
 pub mod loss;

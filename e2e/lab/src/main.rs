@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use canopy_lab::demo::{self, Demo};
 use canopy_lab::{Instance, Lab, LabFile, Op, line, table};
 use clap::Parser;
-use cli::{Change, Cli, Command, UpArgs};
+use cli::{Change, Cli, Command, Guide, UpArgs};
 use serde_json::json;
 
 fn main() -> ExitCode {
@@ -53,6 +53,11 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Loss { link, loss } => Lab::open(&instance, cli.dir)?.set_loss(&link, loss)?,
         Command::Set { what: Change::Delay { link, delay } } => {
             Lab::open(&instance, cli.dir)?.set_delay(&link, delay)?
+        }
+        Command::Demo { what: Guide::Break { what } } => print(&Lab::open(&instance, cli.dir)?.break_guided(what)?)?,
+        Command::Demo { what: Guide::Mend } => {
+            let was_there = Lab::open(&instance, cli.dir)?.mend_guided()?;
+            eprintln!("{}", if was_there { "mended" } else { "nothing was broken by `canopy-lab demo break`" });
         }
         Command::DelayLine(args) => line::run(&args)?,
         Command::Run { file, bytes, mtu, op, transfer_timeout, json, up } => {
@@ -137,7 +142,7 @@ fn next_steps(lab: &Lab) -> String {
     let prometheus = state.prometheus_port.map_or_else(String::new, |port| format!("  http://127.0.0.1:{port}/\n"));
     format!(
         "\nThe lab stays up. The web UI, signed in\n  canopyctl --server {url} ui\nInspect\n  {url}/plain\n  {url}/metrics\n{prometheus}Next\n  \
-         canopyctl --server {url} describe group {}\n  canopyctl --server {url} get groups\n  canopy-lab{instance} status\n  canopy-lab{instance} loss all 1%\n  canopy-lab{instance} run\n  canopy-lab{instance} down\n",
+         canopyctl --server {url} describe group {}\n  canopyctl --server {url} get groups\n  canopy-lab{instance} status\n  canopy-lab{instance} loss all 1%\n  canopy-lab{instance} run\n  canopy-lab{instance} demo break link\n  canopy-lab{instance} down\n",
         demo::GROUP
     )
 }

@@ -178,15 +178,19 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
             ip.push(format!("route add default via fe80::1 dev {port}"));
         }
         if let Some(rate) = link.rate {
-            let (rate, limit) = (rate.get(), link.buffer().unwrap_or_default());
-            let (bps, burst) = (rate.bps(), burst(rate, link.mtu));
-            tc.push(format!("qdisc add dev {port} root tbf rate {bps}bit burst {burst} limit {limit}"));
+            tc.push(format!("qdisc add dev {port} root {}", bucket(&link, rate.get())));
         }
         // Before the interface is up, so that nothing passes uncounted.
         loss::attach(&state.instance.end_pins(end), port, link.loss)?;
     }
     sh::batch(Command::new("tc").args(["-batch", "-"]), &tc)?;
     sh::batch(Command::new("ip").args(["-6", "-batch", "-"]), &ip)
+}
+
+/// The token bucket of a link's end, for tc(8), at a rate.
+pub(crate) fn bucket(link: &Link, rate: Rate) -> String {
+    let (bps, burst, limit) = (rate.bps(), burst(rate, link.mtu), link.buffer().unwrap_or_default());
+    format!("tbf rate {bps}bit burst {burst} limit {limit}")
 }
 
 /// What a link's end may send in one go: 1 ms at the rate, never less than a few packets.

@@ -110,3 +110,11 @@ fn mistakes_on_the_command_line_are_named() {
     assert!(bad("run --op atomic").contains("atomic"));
     assert_eq!(leftovers("t-mtu"), Vec::<String>::new());
 }
+
+#[test]
+fn a_guided_fault_needs_a_lab_and_is_one_of_three() {
+    for args in ["--instance t-none demo break link", "--instance t-none demo mend"] {
+        assert!(bad(args).contains("no lab in"), "{args}");
+    }
+    assert!(bad("demo break nothing").contains("link, receiver, mtu"));
+}

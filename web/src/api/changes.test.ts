@@ -2,7 +2,7 @@
 import { QueryClient } from "@tanstack/react-query";
 import { expect, it, vi } from "vitest";
 import { applyChanges, bySeverity, merged, mergedPages, withEvents, type Change } from "./changes";
-import type { Event, Group, Node, Problem } from "./types";
+import type { Commit, Drain, Event, Group, Node, Problem, Topology } from "./types";
 
 const group = (name: string, phase = "Ready") => ({ metadata: { name }, status: { phase } }) as unknown as Group;
 const key = (g: Group) => g.metadata.name;
@@ -82,4 +82,28 @@ it("changes only what a page has read", () => {
   applyChanges(queries, changes);
   expect(queries.getQueryData<Group>(["group", "a"])?.status.phase).toBe("Failed");
   expect(queries.getQueryData(["group", "b"])).toBeUndefined();
+});
+
+// Catches a drain, commit or topology of the stream that a page does not show, and an audit that is not read again.
+it("shows what operators write", () => {
+  const queries = new QueryClient();
+  const reads = vi.spyOn(queries, "invalidateQueries");
+  const drain = (name: string, groups: number) => ({ metadata: { name }, status: { groups } }) as unknown as Drain;
+  queries.setQueryData(["drains"], [drain("a", 1), drain("c", 1)]);
+  queries.setQueryData(["topology"], null);
+  applyChanges(queries, [
+    { topic: "drains", kind: "added", data: drain("b", 2) },
+    { topic: "drains", kind: "modified", data: drain("c", 0) },
+    { topic: "drains", kind: "deleted", data: drain("a", 0) },
+    { topic: "commits", kind: "added", data: { id: "1", phase: "Pending" } as Commit },
+    { topic: "topology", kind: "added", data: { metadata: { name: "default" } } as Topology },
+    { topic: "audit", kind: "added", data: {} as never },
+  ]);
+  expect(queries.getQueryData<Drain[]>(["drains"])?.map((d) => [d.metadata.name, d.status.groups])).toEqual([["b", 2], ["c", 0]]);
+  expect(queries.getQueryData<Commit>(["commit"])?.id).toBe("1");
+  expect(queries.getQueryData<Topology>(["topology"])?.metadata.name).toBe("default");
+  const again = reads.mock.calls.map(([filter]) => filter?.queryKey?.[0]);
+  expect(again).toEqual(expect.arrayContaining(["audit", "status", "links"]));
+  applyChanges(queries, [{ topic: "topology", kind: "deleted", data: { metadata: { name: "default" } } as Topology }]);
+  expect(queries.getQueryData(["topology"])).toBeNull();
 });

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What changes of resources do to the lists and resources that are in the query cache.
 import type { InfiniteData, Query, QueryClient, QueryKey } from "@tanstack/react-query";
-import type { Event, Group, Node, Problem } from "./types";
+import type { AuditItem, Commit, Drain, Event, Group, Node, Problem, Topology } from "./types";
 
 type Kind = "added" | "modified" | "deleted";
 export type Change =
   | { topic: "groups"; kind: Kind; data: Group }
   | { topic: "nodes"; kind: Kind; data: Node }
   | { topic: "problems"; kind: Kind; data: Problem }
-  | { topic: "events"; kind: Kind; data: Event };
+  | { topic: "events"; kind: Kind; data: Event }
+  | { topic: "topology"; kind: Kind; data: Topology }
+  | { topic: "drains"; kind: Kind; data: Drain }
+  | { topic: "commits"; kind: Kind; data: Commit }
+  | { topic: "audit"; kind: Kind; data: AuditItem };
 
 export interface GroupPage {
   items: Group[];
@@ -112,10 +116,15 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
   const nodes = changes.filter((change) => change.topic === "nodes");
   const problems = changes.filter((change) => change.topic === "problems");
   const events = changes.filter((change) => change.topic === "events");
+  const drains = changes.filter((change) => change.topic === "drains");
+  const commits = changes.filter((change) => change.topic === "commits");
+  const topology = changes.filter((change) => change.topic === "topology").at(-1);
   applyAfterRead(queries, ["nodes"], nodes);
   applyAfterRead(queries, ["problems"], problems);
   applyAfterRead(queries, ["events"], events);
   applyAfterRead(queries, ["groups"], groups);
+  applyAfterRead(queries, ["drains"], drains);
+  applyAfterRead(queries, ["commit"], commits);
   if (nodes.length) {
     queries.setQueryData<Node[]>(["nodes"], (list) => list && merged(list, nodes, named));
   }
@@ -124,12 +133,22 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
   }
   if (events.length) {
     queries.setQueryData<Event[]>(["events"], (list) => list && withEvents(list, events.map((event) => event.data)));
-    // A commit has begun, got another time, or ended.
-    if (events.some((event) => event.data.code.startsWith("Commit"))) {
-      readAgain(queries, ["status"]);
-      readAgain(queries, ["commit"]);
-    }
   }
+  if (drains.length) {
+    queries.setQueryData<Drain[]>(["drains"], (list) => list && merged(list, drains, named));
+  }
+  const commit = commits.at(-1)?.data;
+  if (commit) {
+    // Also if none was read yet: the strip of every page shows it.
+    queries.setQueryData<Commit>(["commit"], commit);
+    readAgain(queries, ["status"]);
+  }
+  if (topology) {
+    queries.setQueryData<Topology | null>(["topology"], (old) => old === undefined ? old : topology.kind === "deleted" ? null : topology.data);
+    void queries.invalidateQueries({ queryKey: ["links"] });
+  }
+  // Each page has a filter of its own.
+  if (changes.some((change) => change.topic === "audit")) readAgain(queries, ["audit"]);
   if (groups.length) {
     let isOther = false;
     queries.setQueryData<InfiniteData<GroupPage>>(["groups"], (list) => {
@@ -139,6 +158,7 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
       return { ...list, pages };
     });
     if (isOther) readAgain(queries, ["groups"]);
+    readAgain(queries, ["groupsOf"]);
     for (const change of groups) {
       const { kind, data } = change;
       const key = ["group", data.metadata.name];
@@ -147,7 +167,6 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
       else queries.setQueryData(key, (old: Group | undefined) => old && data);
       void queries.invalidateQueries({ queryKey: ["members", data.metadata.name] });
     }
-    readAgain(queries, ["drains"]);
   }
   // Nodes come and go with the topology only.
   if (nodes.some((change) => change.kind !== "modified")) {

@@ -18,7 +18,7 @@ export interface Live {
   lastAt: number;
 }
 
-const PATH = "/api/v1/watch?topics=groups,nodes,problems,events&timeoutSeconds=3600";
+const PATH = "/api/v1/watch?topics=groups,nodes,problems,events,topology,drains,commits,audit&timeoutSeconds=3600";
 /** The controller sends a heartbeat every 5 s. */
 const SILENT_AFTER = 15_000;
 const HIDDEN_AFTER = 10_000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pages read. Lists of groups, nodes, problems and events follow the stream; the rest has no stream and is read again.
+// What pages read. What the stream has follows it: see changes.ts; the rest has no stream and is read again.
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, ApiError, data } from "./client";
 import type { GroupPage } from "./changes";
@@ -8,7 +8,12 @@ import { ownCommit, setOwnCommit } from "./tab";
 import { controllerNow, note } from "../lib/clock";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
-import type { Action, Event, GroupSample, IntentKind, Node, Problem, VersionedKind } from "./types";
+import type { Action, AuditItem, Drain, Event, GroupPhase, GroupSample, IntentKind, Node, Problem, VersionedKind } from "./types";
+
+export interface AuditPage {
+  items: AuditItem[];
+  metadata: { continue?: string | null };
+}
 
 /** How often something without a stream is read while a page shows it. */
 const REREAD = 2000;
@@ -33,6 +38,16 @@ export const groups = infiniteQueryOptions({
     data(api.GET("/api/v1/groups", { params: { query: { limit: PAGE, ...(pageParam && { continue: pageParam }) } } })) as Promise<GroupPage>,
   getNextPageParam: (last) => last.metadata.continue ?? undefined,
 });
+
+/** Groups in one phase, where there are too many to read all: the controller finds them. Read again when groups change. */
+export const groupsOf = (phase: GroupPhase) =>
+  infiniteQueryOptions({
+    queryKey: ["groupsOf", phase],
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam }) =>
+      data(api.GET("/api/v1/groups", { params: { query: { limit: PAGE, phase, ...(pageParam && { continue: pageParam }) } } })) as Promise<GroupPage>,
+    getNextPageParam: (last) => last.metadata.continue ?? undefined,
+  });
 
 export const group = (name: string) =>
   queryOptions({
@@ -128,7 +143,7 @@ export const flows = (node: string, port: string) =>
 
 export const topology = queryOptions({
   queryKey: ["topology"],
-  // Read when a page of it is opened, and when nodes come or go.
+  // The counts of its status are not in the stream.
   staleTime: 0,
   queryFn: async () => {
     const { data: found, response, error } = await api.GET("/api/v1/topology");
@@ -139,8 +154,7 @@ export const topology = queryOptions({
 
 export const drains = queryOptions({
   queryKey: ["drains"],
-  queryFn: async () => (await data(api.GET("/api/v1/drains"))).items,
-  refetchInterval: REREAD,
+  queryFn: async () => ((await data(api.GET("/api/v1/drains"))) as { items: Drain[] }).items,
 });
 
 /** The pending commit, or the last one. To be read only where there was one. */
@@ -158,10 +172,9 @@ export const audit = (search: AuditSearch) =>
       const { by, kind, name, action, within } = search;
       const withinSeconds = WITHIN[within ?? ""]?.[0];
       const query = { limit: 200, ...(pageParam && { continue: pageParam }), ...(by && { by }), ...(kind && { kind: kind as IntentKind }), ...(name && { name }), ...(action && { action: action as Action }), ...(withinSeconds && { withinSeconds }) };
-      return data(api.GET("/api/v1/audit", { params: { query } }));
+      return data(api.GET("/api/v1/audit", { params: { query } })) as Promise<AuditPage>;
     },
     getNextPageParam: (last) => last.metadata.continue ?? undefined,
-    staleTime: REREAD,
   });
 
 export const versions = (kind: string, name: string) =>

@@ -110,6 +110,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/controllers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The controllers of the domain: the one that answers. */
+        get: operations["listControllers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/drains": {
         parameters: {
             query?: never;
@@ -117,7 +134,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All drains, in name order. */
+        /** Drains in name order: all that pass the filter. */
         get: operations["listDrains"];
         put?: never;
         /** Takes a link or node out of service; 409 when there is a drain of this name, or hosts behind the node are members of groups. */
@@ -188,7 +205,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Groups in name order. */
+        /** Groups in name order. A page under a filter may be short: only one without `metadata.continue` is the last. */
         get: operations["listGroups"];
         put?: never;
         /** Creates a group; 409 when there is one of this name. */
@@ -330,7 +347,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Hosts in name order, with the numbers of their groups. */
+        /** Hosts in name order, with the numbers of their groups. A page under a filter may be short: only one without `metadata.continue` is the last. */
         get: operations["listHosts"];
         put?: never;
         post?: never;
@@ -432,7 +449,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All nodes, in name order. */
+        /** Nodes in name order: all that pass the filter. */
         get: operations["listNodes"];
         put?: never;
         post?: never;
@@ -1140,6 +1157,40 @@ export interface components {
              * @description R_Key that the source puts into its WRITEs.
              */
             writeRkey: number;
+        };
+        /** @description A controller of the domain. */
+        ControllerResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description `Controller`.
+             * @enum {string}
+             */
+            kind: "Controller";
+            /** @description Its name. */
+            metadata: components["schemas"]["Metadata"];
+            /** @description What is known of it. */
+            status: components["schemas"]["ControllerStatus"];
+        };
+        /** @description State of a controller. */
+        ControllerStatus: {
+            /** @description Its durable store. */
+            store: components["schemas"]["StoreStatus"];
+            /**
+             * Format: uint64
+             * @description Term that it took at its start.
+             */
+            term: number;
+            /**
+             * Format: uint64
+             * @description How long it has been running, nanoseconds.
+             */
+            uptimeNs: number;
+            /** @description Its version. */
+            version: string;
         };
         /** @description How far the acknowledgements of a group's data are, as its headend reported last. */
         Delivery: {
@@ -2456,6 +2507,23 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
+        List_ControllerResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["ControllerResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "ControllerList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_DrainResource: {
             /**
              * @description `canopy/v1`.
@@ -3572,6 +3640,38 @@ export interface components {
          * @enum {string}
          */
         StallPolicy: "wait" | "evict" | "fail";
+        /** @description State of a controller's store. */
+        StoreStatus: {
+            /**
+             * Format: uint64
+             * @description Half of them were durable within so many nanoseconds; absent without one.
+             */
+            commitP50Ns?: number | null;
+            /**
+             * Format: uint64
+             * @description 99 of 100 were.
+             */
+            commitP99Ns?: number | null;
+            /** @description `sled`, `redb` or `memory`. */
+            engine: string;
+            /**
+             * Format: uint32
+             * @description The commits whose times follow: those since the start, 1,024 at most.
+             */
+            measuredCommits: number;
+            /**
+             * Format: uint64
+             * @description Octets of its database's files; absent of a store in memory, and if the files cannot be read.
+             */
+            octets?: number | null;
+            /** @description Why it takes no changes; absent while it does. */
+            readOnly?: string | null;
+            /**
+             * Format: uint64
+             * @description Commits since it was made; 0 if it does not answer.
+             */
+            revision: number;
+        };
         /** @description An agent that serves metrics. */
         TargetGroup: {
             /** @description Labels that its series get. */
@@ -3821,6 +3921,12 @@ export interface operations {
                 action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire";
                 /** @description Only writes of the last so many seconds, on the controller's clock. */
                 withinSeconds?: number;
+                /** @description Send changes as server-sent events instead of a list. */
+                watch?: boolean;
+                /** @description With `watch`: id of the last event that was received; without it, the stream begins with the newest 1,000 entries. */
+                after?: string;
+                /** @description With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent. */
+                timeoutSeconds?: number;
             };
             header?: never;
             path?: never;
@@ -3828,13 +3934,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description one page */
+            /** @description one page; with `watch` a stream of new entries */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["List_AuditItem"];
+                    "text/event-stream": components["schemas"]["WatchEvent"];
                 };
             };
             /** @description a parameter is wrong */
@@ -3857,6 +3964,15 @@ export interface operations {
             };
             /** @description Host is not a name of this machine */
             421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many streams are open */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4550,7 +4666,7 @@ export interface operations {
             };
         };
     };
-    listDrains: {
+    listControllers: {
         parameters: {
             query?: never;
             header?: never;
@@ -4559,13 +4675,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description all drains */
+            /** @description the controller */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["List_DrainResource"];
+                    "application/json": components["schemas"]["List_ControllerResource"];
                 };
             };
             /** @description a parameter, a header or the body cannot be understood */
@@ -4588,6 +4704,92 @@ export interface operations {
             };
             /** @description Host is not a name of this machine */
             421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listDrains: {
+        parameters: {
+            query?: {
+                /** @description `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold. */
+                labelSelector?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `link`, `name` and `node`. */
+                fieldSelector?: string;
+                /** @description Send changes as server-sent events instead of a list. */
+                watch?: boolean;
+                /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */
+                after?: string;
+                /** @description With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent. */
+                timeoutSeconds?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description all drains that pass the filter; with `watch` a stream of changes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_DrainResource"];
+                    "text/event-stream": components["schemas"]["WatchEvent"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many streams are open */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5354,8 +5556,12 @@ export interface operations {
                 limit?: number;
                 /** @description Token from the previous page. */
                 continue?: string;
-                /** @description `key=value,key!=value,key`; all must hold. */
+                /** @description `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold. */
                 labelSelector?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `name`, `phase`, `source` and `tenant`. */
+                fieldSelector?: string;
+                /** @description Only groups in this phase; the same as `fieldSelector=phase=...`. */
+                phase?: "Pending" | "Programming" | "Ready" | "Stalled" | "Unknown" | "Degraded" | "Failed";
                 /** @description Send changes as server-sent events instead of a list. */
                 watch?: boolean;
                 /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */
@@ -6939,10 +7145,12 @@ export interface operations {
     listHosts: {
         parameters: {
             query?: {
-                /** @description Items on this page, 1..=500; 100 when absent. */
+                /** @description Hosts on this page, 1..=500; 100 when absent. */
                 limit?: number;
                 /** @description Token from the previous page. */
                 continue?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `name`, `node` and `port`, the state of the node's port. */
+                fieldSelector?: string;
             };
             header?: never;
             path?: never;
@@ -7230,14 +7438,17 @@ export interface operations {
     };
     listLinks: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description `field=value,field!=value`; all must hold. The fields are `drained`, `link`, `name`, `node` and `to`. */
+                fieldSelector?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description all directions */
+            /** @description all directions that pass the filter */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7246,7 +7457,7 @@ export interface operations {
                     "application/json": components["schemas"]["List_LinkResource"];
                 };
             };
-            /** @description a parameter, a header or the body cannot be understood */
+            /** @description a parameter is wrong */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7373,6 +7584,8 @@ export interface operations {
     listNodes: {
         parameters: {
             query?: {
+                /** @description `field=value,field!=value`; all must hold. The fields are `connected`, `name` and `synced`. */
+                fieldSelector?: string;
                 /** @description Send changes as server-sent events instead of a list. */
                 watch?: boolean;
                 /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */
@@ -7682,6 +7895,8 @@ export interface operations {
                 kind?: "controller" | "node" | "link" | "port" | "group" | "member" | "host";
                 /** @description The object's name. */
                 name?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `code`, `kind`, `name`, `root` and `severity`; kind and name of the object itself. */
+                fieldSelector?: string;
                 /** @description Send changes as server-sent events instead of a list. */
                 watch?: boolean;
                 /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */
@@ -9420,8 +9635,8 @@ export interface operations {
     watchTopics: {
         parameters: {
             query: {
-                /** @description Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`. */
-                topics: ("groups" | "nodes" | "problems" | "events")[];
+                /** @description Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`, `topology`, `drains`, `commits`, `audit`. */
+                topics: ("groups" | "nodes" | "problems" | "events" | "topology" | "drains" | "commits" | "audit")[];
                 /** @description How long the stream lasts, 1..=3600 seconds; 300 when absent. */
                 timeoutSeconds?: number;
             };

@@ -46,9 +46,14 @@ const COLUMNS: readonly Column<Group>[] = [
 export function Groups() {
   const { phase, q } = route.useSearch();
   const navigate = route.useNavigate();
-  const query = useInfiniteQuery(queries.groups);
   const totals = useQuery(queries.status).data?.groups;
-  const total = totals ? Object.values(totals).reduce((a, b) => a + b, 0) : undefined;
+  const all = totals ? Object.values(totals).reduce((a, b) => a + b, 0) : undefined;
+  // Where not all are read, the controller finds those of a phase.
+  const ofOne = phase !== undefined && all !== undefined && all > WHOLE;
+  const whole = useInfiniteQuery({ ...queries.groups, enabled: !ofOne });
+  const some = useInfiniteQuery({ ...queries.groupsOf(phase ?? "Ready"), enabled: ofOne });
+  const query = ofOne ? some : whole;
+  const total = ofOne ? (totals?.[phase] ?? 0) : all;
   const loaded = useMemo(() => query.data?.pages.flatMap((page) => page.items) ?? [], [query.data]);
   const { hasNextPage, isFetching, fetchNextPage } = query;
   const more = useCallback(() => {

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use canopy_model::ids::GroupId;
+use canopy_model::member::Role;
 
 use super::host_index::HostIndex;
 use super::labels::LabelIndex;
+use super::paging::{self, Found, GroupFilter};
+use crate::fields::GroupField;
 use crate::member::Member;
-use crate::metadata::Selector;
 use crate::resource::Group;
 
 /// The groups and their indexes, which always agree.
@@ -82,18 +84,44 @@ impl Groups {
         self.iter().filter(|(_, g)| !g.members.is_empty())
     }
 
-    /// Up to `limit` groups that `selector` matches, in name order, behind the name `after`.
-    pub(super) fn matching<'a>(&'a self, selector: &'a Selector, after: Option<&str>, limit: usize) -> Vec<&'a Group> {
+    /// One page of the groups that a filter lets pass, in name order, behind the name `after`. Their phases are not examined.
+    pub(super) fn matching<'a>(
+        &'a self,
+        filter: &'a GroupFilter,
+        after: Option<&str>,
+        limit: usize,
+        most: usize,
+    ) -> Found<&'a Group> {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let in_order: Box<dyn Iterator<Item = &Group>> = match self.labels.candidates(selector) {
-            Some(names) => Box::new(names.range::<str, _>(from).filter_map(|n| self.by_name.get(n))),
-            None => Box::new(self.by_name.range::<str, _>(from).map(|(_, g)| g)),
+        let in_order: Box<dyn Iterator<Item = &str>> = match self.labels.candidates(&filter.labels) {
+            Some(names) => Box::new(names.range::<str, _>(from).map(String::as_str)),
+            None => Box::new(self.by_name.range::<str, _>(from).map(|(name, _)| name.as_str())),
         };
-        in_order.filter(|g| selector.matches(&g.metadata.labels)).take(limit).collect()
+        self.among(in_order, filter, limit, most)
+    }
+
+    /// The same of `names`, which are in order.
+    pub(super) fn among<'a, 'n>(
+        &'a self,
+        names: impl Iterator<Item = &'n str>,
+        filter: &GroupFilter,
+        limit: usize,
+        most: usize,
+    ) -> Found<&'a Group> {
+        paging::page(names, limit, most, |name| self.by_name.get(name).filter(|group| passes(filter, group)))
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.by_name.is_empty() && self.names.is_empty() && self.labels.is_empty() && self.hosts.is_empty()
     }
+}
+
+fn passes(filter: &GroupFilter, group: &Group) -> bool {
+    let source = || group.present(Role::Source).next().map_or("", |member| member.spec.host.as_str());
+    let metadata = &group.metadata;
+    filter.labels.matches(&metadata.labels)
+        && filter.fields.allows(GroupField::Name, &metadata.name)
+        && filter.fields.allows(GroupField::Tenant, &metadata.tenant)
+        && (!filter.fields.requires(GroupField::Source) || filter.fields.allows(GroupField::Source, source()))
 }

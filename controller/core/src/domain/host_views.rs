@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hosts as the northbound API shows them.
 
+use std::borrow::Cow;
+
 use canopy_model::member::Role;
 use canopy_model::status::ItemKind;
 
+use super::paging::{self, EXAMINED};
 use super::state::State;
 use super::symptoms::port_of;
+use crate::fields::{FieldSelector, HostField};
 use crate::limits::MAX_PAGE;
 use crate::resource::Node;
 use crate::view::{HostDesired, HostGroup, HostObserved, HostView, Page, PortState};
@@ -18,20 +22,34 @@ pub(super) struct HostViews<'a>(pub(super) &'a State);
 
 impl HostViews<'_> {
     /// See [`super::Domain::hosts`]. A page compares the names of all hosts, and reads the state of its own.
-    pub(super) fn page(&self, after: Option<&str>, limit: usize) -> Page<HostView> {
+    pub(super) fn page(&self, filter: &FieldSelector<HostField>, after: Option<&str>, limit: usize) -> Page<HostView> {
         let limit = limit.clamp(1, MAX_PAGE);
         let hosts = self.0.network().map(|network| network.spec.hosts.as_slice()).unwrap_or_default();
         let is_behind = |name: &&str| after.is_none_or(|after| *name > after);
         let mut names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).filter(is_behind).collect();
-        let has_more = names.len() > limit;
-        if has_more {
-            // The topology has them in any order.
-            names.select_nth_unstable(limit);
-            names.truncate(limit);
+        // One more than a page examines, to find out whether there is a next one. The topology has them in any order.
+        let enough = if filter.is_empty() { limit } else { EXAMINED } + 1;
+        if names.len() > enough {
+            names.select_nth_unstable(enough);
+            names.truncate(enough);
         }
         names.sort_unstable();
-        let next = names.last().filter(|_| has_more).map(|name| (*name).to_owned());
-        Page { items: names.into_iter().filter_map(|name| self.view(name, 0)).collect(), next }
+        let read = |name: &str| self.passes(filter, name).then(|| self.view(name, 0)).flatten();
+        let found = paging::page(names.into_iter(), limit, EXAMINED, read);
+        Page { items: found.items, next: found.next }
+    }
+
+    fn passes(&self, filter: &FieldSelector<HostField>, name: &str) -> bool {
+        let Some(network) = self.0.network().filter(|_| !filter.is_empty()) else { return true };
+        let Some(host) = network.host(name) else { return false };
+        filter.matches(|field| match field {
+            HostField::Name => Cow::Borrowed(name),
+            HostField::Node => Cow::Borrowed(network.name(host.node)),
+            HostField::Port => {
+                let port = network.port_name(host.node, host.port);
+                Cow::Owned(format!("{:?}", port_state(&self.0.nodes[host.node], port).0))
+            }
+        })
     }
 
     /// See [`super::Domain::host`].

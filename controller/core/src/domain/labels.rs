@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::metadata::{Labels, Selector};
+use crate::metadata::Labels;
+use crate::selector::Selector;
 
 /// For each (key, value): the names of the groups with that label.
 #[derive(Clone, Debug, Default)]

@@ -41,9 +41,10 @@ use crate::command::{Applied, Command};
 use crate::drops::Rise;
 use crate::effect;
 use crate::error::{DomainError, RestoreError};
+use crate::fields::{FieldSelector, HostField};
 use crate::health::{ProblemKey, Symptom};
 use crate::hmac::HmacSettings;
-use crate::metadata::{Metadata, Selector};
+use crate::metadata::Metadata;
 use crate::principal::Written;
 use crate::record::{Record, StateRecord};
 use crate::resource::Step;
@@ -79,6 +80,7 @@ mod loss_news;
 mod losses;
 mod member_commands;
 mod multicast;
+mod paging;
 mod recorded_rtts;
 mod replan;
 mod reports;
@@ -100,6 +102,7 @@ pub use change::Prepared;
 pub use dead_ports::DeadPorts;
 pub use late::LateNews;
 pub use loss_news::LossNews;
+pub use paging::{EXAMINED, GroupFilter};
 pub use staging::Move;
 pub use stall::{BranchNews, Reaction};
 
@@ -607,9 +610,10 @@ impl Domain {
         Views(&self.state).node(name)
     }
 
-    /// Up to `limit` (1..=1000) hosts of the topology, in name order, behind the name `after`; without the names of their groups.
-    pub fn hosts(&self, after: Option<&str>, limit: usize) -> Page<HostView> {
-        HostViews(&self.state).page(after, limit)
+    /// Up to `limit` (1..=1000) hosts of the topology that `filter` lets pass, in name order, behind the name `after`; without the names of
+    /// their groups. At most [`EXAMINED`] hosts are examined.
+    pub fn hosts(&self, filter: &FieldSelector<HostField>, after: Option<&str>, limit: usize) -> Page<HostView> {
+        HostViews(&self.state).page(filter, after, limit)
     }
 
     /// One host of the topology.
@@ -622,9 +626,15 @@ impl Domain {
         Views(&self.state).group(name)
     }
 
-    /// Up to `limit` (1..=1000) groups that `selector` matches, in name order, behind the name `after`.
-    pub fn groups(&self, selector: &Selector, after: Option<&str>, limit: usize) -> Page<GroupView> {
-        Views(&self.state).groups(selector, after, limit)
+    /// Up to `limit` (1..=1000) groups that `filter` lets pass, in name order, behind the name `after`; those of one value of a label by an
+    /// index. At most [`EXAMINED`] groups are examined. Phases are compared last: a page with `next` may be short.
+    pub fn groups(&self, filter: &GroupFilter, after: Option<&str>, limit: usize) -> Page<GroupView> {
+        Views(&self.state).groups(filter, after, limit)
+    }
+
+    /// The same of `names`, which are in order.
+    pub fn groups_among(&self, names: &[String], filter: &GroupFilter, limit: usize) -> Page<GroupView> {
+        Views(&self.state).groups_among(names, filter, limit)
     }
 
     /// Members of a group in the order of their hosts' names; `None` when there is no such group.

@@ -8,12 +8,13 @@ use canopy_model::group::EncodingMode;
 use canopy_model::member::Role;
 use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
 
+use super::paging::{EXAMINED, Found, GroupFilter};
 use super::state::State;
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
 use crate::delivery::Delivery;
+use crate::fields::GroupField;
 use crate::limits::MAX_PAGE;
 use crate::member::Member;
-use crate::metadata::Selector;
 use crate::plan::GroupPlan;
 use crate::resource::{Group, Node};
 use crate::status::assess;
@@ -79,14 +80,23 @@ impl Views<'_> {
     }
 
     /// See [`super::Domain::groups`].
-    pub(super) fn groups(&self, selector: &Selector, after: Option<&str>, limit: usize) -> Page<GroupView> {
+    pub(super) fn groups(&self, filter: &GroupFilter, after: Option<&str>, limit: usize) -> Page<GroupView> {
+        self.page(filter, self.0.groups.matching(filter, after, limit.clamp(1, MAX_PAGE), EXAMINED))
+    }
+
+    /// See [`super::Domain::groups_among`].
+    pub(super) fn groups_among(&self, names: &[String], filter: &GroupFilter, limit: usize) -> Page<GroupView> {
         let limit = limit.clamp(1, MAX_PAGE);
-        // One more than requested, to find out whether there is a next page.
-        let mut found = self.0.groups.matching(selector, after, limit + 1);
-        let more = found.len() > limit;
-        found.truncate(limit);
-        let next = if more { found.last().map(|g| g.metadata.name.clone()) } else { None };
-        Page { items: found.into_iter().filter_map(|g| self.group_view(g)).collect(), next }
+        self.page(filter, self.0.groups.among(names.iter().map(String::as_str), filter, limit, EXAMINED))
+    }
+
+    fn page(&self, filter: &GroupFilter, found: Found<&Group>) -> Page<GroupView> {
+        let is_of_phase = |view: &GroupView| {
+            let fields = &filter.fields;
+            !fields.requires(GroupField::Phase) || fields.allows(GroupField::Phase, &view.status.phase.to_string())
+        };
+        let views = found.items.into_iter().filter_map(|group| self.group_view(group));
+        Page { items: views.filter(is_of_phase).collect(), next: found.next }
     }
 
     /// Members of a group in the order of their hosts' names; `None` when there is no such group.

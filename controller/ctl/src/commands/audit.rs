@@ -57,6 +57,7 @@ async fn entries(client: &Client, args: &AuditArgs) -> Result<List<AuditItem>, F
         by: args.by.clone(),
         action: args.action.map(action),
         within_seconds: args.within.map(|within| within.as_secs()),
+        ..AuditQuery::default()
     };
     let mut all: List<AuditItem> = client.get("reading the audit", &with_query(PATH, &query)?).await?;
     while let Some(next) = all.metadata.next.take().filter(|_| all.items.len() < wanted) {

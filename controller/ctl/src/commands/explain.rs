@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `explain [CODE]`: what a problem's code means, as the controller knows it.
+//! `explain [CODE|KIND[.FIELD]]`: what a problem's code means, or what a field is, as the controller knows it.
 
 use std::io::Write;
 
 use canopy_controller_api::List;
 use canopy_controller_api::health::ProblemCodeItem;
 
+use serde_json::Value;
+
+use super::fields;
 use super::problems::severity;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -15,7 +18,12 @@ use crate::output::{table, text};
 ///
 /// # Errors
 /// The controller cannot be reached, or has no such code.
-pub async fn run(client: &Client, code: Option<&str>, out: &mut dyn Write) -> Result<(), Failure> {
+pub async fn run(client: &Client, what: Option<&str>, out: &mut dyn Write) -> Result<(), Failure> {
+    if let Some((path, component)) = what.and_then(|what| Some((what, fields::kind(what)?))) {
+        let document: Value = client.get("reading the description of the API", "/api/v1/openapi.json").await?;
+        return fields::explain(&document, component, path, out);
+    }
+    let code = what;
     let all: List<ProblemCodeItem> = client.get("reading the codes of problems", "/api/v1/problem-codes").await?;
     let Some(code) = code else {
         let row = |c: &ProblemCodeItem| {
@@ -25,7 +33,10 @@ pub async fn run(client: &Client, code: Option<&str>, out: &mut dyn Write) -> Re
     };
     let found = all.items.iter().find(|c| c.code.eq_ignore_ascii_case(code));
     let found = found.ok_or_else(|| {
-        Failure::new(Exit::NotFound, format!("{code:?} is not the code of a problem: `canopyctl explain` lists them"))
+        let kinds = fields::kinds();
+        let why =
+            format!("{code:?} is neither the code of a problem (`canopyctl explain` lists them) nor one of {kinds}");
+        Failure::new(Exit::NotFound, why)
     })?;
     write(found, out)
 }

@@ -3,15 +3,20 @@
 
 use std::io::Write;
 
+use canopy_controller_api::controller::ControllerResource;
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::FlowView;
-use canopy_controller_api::query::{EventQuery, FlowQuery, IncidentQuery, ListQuery};
+use canopy_controller_api::query::{
+    DrainQuery, EventQuery, FlowQuery, HostQuery, IncidentQuery, LinkQuery, ListQuery, NodeQuery, ProblemQuery,
+};
 use canopy_controller_api::{
     DrainResource, GroupResource, HostResource, LinkResource, List, MemberResource, NodeResource, SilenceResource,
     TopologyResource,
 };
+use canopy_model::status::GroupPhase;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -28,6 +33,8 @@ const MAX_EVENTS: usize = 4096;
 const MAX_FLOWS: usize = 4096;
 /// Incidents that the controller keeps.
 const MAX_INCIDENTS: usize = 200;
+/// Problems per request.
+const MAX_PROBLEMS: usize = 5000;
 /// Groups or hosts per request.
 const PAGE: usize = 500;
 
@@ -50,6 +57,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
         Resource::Flows => show::<FlowView>(answer, args.output, out),
         Resource::Groups => show::<GroupResource>(answer, args.output, out),
         Resource::Members => show::<MemberResource>(answer, args.output, out),
+        Resource::Controllers => show::<ControllerResource>(answer, args.output, out),
         Resource::Events => show::<EventItem>(answer, args.output, out),
         Resource::Problems => show::<ProblemItem>(answer, args.output, out),
         Resource::Incidents => show::<IncidentItem>(answer, args.output, out),
@@ -64,9 +72,7 @@ enum Answer {
 
 async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
     let usage = |why: &str| Failure::new(Exit::Usage, why);
-    if args.selector.is_some() && args.resource != Resource::Groups {
-        return Err(usage("--selector is for groups"));
-    }
+    check_filter(args)?;
     let group = args.group.as_deref().map(|g| segment("group", g)).transpose()?;
     if group.is_some() && !matches!(args.resource, Resource::Members | Resource::Events) {
         return Err(usage("--group is for members and events"));
@@ -88,12 +94,22 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         (Resource::Topology, None | Some("default")) => one(client, "/api/v1/topology").await,
         (Resource::Topology, Some(_)) => Err(usage("the topology's name is default")),
         (Resource::Drains, Some(name)) => one(client, &format!("/api/v1/drains/{name}")).await,
-        (Resource::Drains, None) => all("/api/v1/drains").await,
         (Resource::Silences, Some(name)) => one(client, &format!("/api/v1/silences/{name}")).await,
         (Resource::Silences, None) => all("/api/v1/silences").await,
+        (Resource::Drains, None) => {
+            let query = DrainQuery {
+                label_selector: given(&args.selector),
+                field_selector: given(&args.field_selector),
+                ..DrainQuery::default()
+            };
+            filtered(client, "/api/v1/drains", &query).await
+        }
         (Resource::Nodes, Some(name)) => one(client, &format!("/api/v1/nodes/{name}")).await,
         (Resource::Hosts, Some(name)) => one(client, &format!("/api/v1/hosts/{name}")).await,
-        (Resource::Hosts, None) => pages(client, "/api/v1/hosts", String::new()).await.map(Answer::All),
+        (Resource::Hosts, None) => {
+            let query = |next| HostQuery { limit: Some(PAGE), next, field_selector: given(&args.field_selector) };
+            pages(client, "/api/v1/hosts", query).await.map(Answer::All)
+        }
         (Resource::Groups, Some(name)) => one(client, &format!("/api/v1/groups/{name}")).await,
         (Resource::Members, named) => {
             let group = group.ok_or_else(|| usage("name the group: get members -g GROUP"))?;
@@ -102,6 +118,8 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
                 None => all(&format!("/api/v1/groups/{group}/members")).await,
             }
         }
+        (Resource::Controllers, None | Some("controller")) => all("/api/v1/controllers").await,
+        (Resource::Controllers, Some(_)) => Err(usage("the controller's name is controller")),
         (Resource::Events, Some(_)) => Err(usage("events have no names")),
         (Resource::Events, None) => {
             let query = EventQuery {
@@ -114,17 +132,34 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
             list(client, "/api/v1/events", &with_query("/api/v1/events", &query)?).await.map(Answer::All)
         }
         (Resource::Problems, Some(id)) => one(client, &format!("/api/v1/problems/{id}")).await,
-        (Resource::Problems, None) => all("/api/v1/problems?limit=5000").await,
+        (Resource::Problems, None) => {
+            let field_selector = given(&args.field_selector);
+            let query = ProblemQuery { limit: Some(MAX_PROBLEMS), field_selector, ..ProblemQuery::default() };
+            filtered(client, "/api/v1/problems", &query).await
+        }
         (Resource::Incidents, named) => {
             let query = IncidentQuery { limit: Some(MAX_INCIDENTS), problem: named.map(str::to_owned) };
             list(client, "/api/v1/incidents", &with_query("/api/v1/incidents", &query)?).await.map(Answer::All)
         }
         (Resource::Flows, _) => all("/api/v1/flows").await,
-        (Resource::Links, _) => all("/api/v1/links").await,
-        (Resource::Nodes, None) => all("/api/v1/nodes").await,
+        (Resource::Links, _) => {
+            filtered(client, "/api/v1/links", &LinkQuery { field_selector: given(&args.field_selector) }).await
+        }
+        (Resource::Nodes, None) => {
+            let query = NodeQuery { field_selector: given(&args.field_selector), ..NodeQuery::default() };
+            filtered(client, "/api/v1/nodes", &query).await
+        }
         (Resource::Groups, None) => {
-            let selector = args.selector.clone().unwrap_or_default();
-            pages(client, "/api/v1/groups", selector).await.map(Answer::All)
+            let phase = args.phase.as_deref().map(phase).transpose()?;
+            let query = |next| ListQuery {
+                limit: Some(PAGE),
+                next,
+                label_selector: given(&args.selector),
+                field_selector: given(&args.field_selector),
+                phase,
+                ..ListQuery::default()
+            };
+            pages(client, "/api/v1/groups", query).await.map(Answer::All)
         }
     }
 }
@@ -138,13 +173,56 @@ async fn list(client: &Client, path: &str, target: &str) -> Result<List<Value>, 
     client.get(&format!("listing {path}"), target).await
 }
 
-/// All pages, as one list.
-async fn pages(client: &Client, path: &str, label_selector: String) -> Result<List<Value>, Failure> {
-    let mut query = ListQuery { limit: Some(PAGE), label_selector, ..ListQuery::default() };
-    let mut whole = list(client, path, &with_query(path, &query)?).await?;
+/// One page of a list with a filter.
+async fn filtered(client: &Client, path: &str, query: &impl Serialize) -> Result<Answer, Failure> {
+    list(client, path, &with_query(path, query)?).await.map(Answer::All)
+}
+
+/// Refuses a filter where it would be ignored.
+fn check_filter(args: &GetArgs) -> Result<(), Failure> {
+    let usage = |why: &str| Err(Failure::new(Exit::Usage, why));
+    let resource = args.resource;
+    let has_fields = matches!(
+        resource,
+        Resource::Groups | Resource::Nodes | Resource::Hosts | Resource::Links | Resource::Drains | Resource::Problems
+    );
+    if args.selector.is_some() && !matches!(resource, Resource::Groups | Resource::Drains) {
+        return usage("--selector is for groups and drains: other resources have no labels");
+    }
+    if args.phase.is_some() && resource != Resource::Groups {
+        return usage("--phase is for groups");
+    }
+    if args.field_selector.is_some() && !has_fields {
+        return usage("--field-selector is for groups, nodes, hosts, links, drains and problems");
+    }
+    let is_filtered = args.selector.is_some() || args.phase.is_some() || args.field_selector.is_some();
+    if is_filtered && args.name.is_some() {
+        return usage("a filter is for lists: leave NAME out, or the filter");
+    }
+    Ok(())
+}
+
+fn given(text: &Option<String>) -> String {
+    text.clone().unwrap_or_default()
+}
+
+fn phase(text: &str) -> Result<GroupPhase, Failure> {
+    let known = GroupPhase::ALL.into_iter().find(|phase| phase.to_string().eq_ignore_ascii_case(text));
+    known.ok_or_else(|| {
+        let all = GroupPhase::ALL.map(|phase| phase.to_string()).join(", ");
+        Failure::new(Exit::Usage, format!("--phase {text:?} is none of {all}"))
+    })
+}
+
+/// All pages, as one list. Under a filter, any of them may be empty.
+async fn pages<Q: Serialize>(
+    client: &Client,
+    path: &str,
+    query: impl Fn(Option<String>) -> Q,
+) -> Result<List<Value>, Failure> {
+    let mut whole = list(client, path, &with_query(path, &query(None))?).await?;
     while let Some(next) = whole.metadata.next.take() {
-        query.next = Some(next);
-        let page = list(client, path, &with_query(path, &query)?).await?;
+        let page = list(client, path, &with_query(path, &query(Some(next)))?).await?;
         whole.items.extend(page.items);
         whole.metadata = page.metadata;
     }

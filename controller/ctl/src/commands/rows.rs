@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+use canopy_controller_api::controller::ControllerResource;
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::incident::IncidentItem;
@@ -58,6 +59,45 @@ impl Row for TopologyResource {
 
     fn name(&self) -> String {
         format!("topology/{}", text(&self.metadata.name))
+    }
+}
+
+impl Row for ControllerResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("NAME", |c| text(&c.metadata.name), false),
+            ("VERSION", |c| text(&c.status.version), false),
+            ("TERM", |c| text(c.status.term), false),
+            ("UPTIME", |c| span(Some(c.status.uptime_ns)), false),
+            ("STORE", |c| text(&c.status.store.engine), false),
+            (
+                "SIZE",
+                |c| c.status.store.octets.map_or("-".into(), |octets| format!("{:.1} MB", octets as f64 / 1e6)),
+                false,
+            ),
+            ("REVISION", |c| text(c.status.store.revision), false),
+            ("COMMIT P50", |c| span(c.status.store.commit_p50_ns), false),
+            ("P99", |c| span(c.status.store.commit_p99_ns), false),
+            ("COMMITS", |c| text(c.status.store.measured_commits), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("controller/{}", text(&self.metadata.name))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.status.store.read_only.iter().map(|why| format!("! the store takes no changes: {}", text(why))).collect()
+    }
+}
+
+/// A time in the largest unit that leaves two places or more.
+fn span(nanoseconds: Option<u64>) -> String {
+    let Some(ns) = nanoseconds else { return "-".into() };
+    match Duration::from_nanos(ns) {
+        time if time.as_secs() >= 100 => humantime::format_duration(Duration::from_secs(time.as_secs())).to_string(),
+        time if time.as_millis() >= 100 => format!("{:.1} s", time.as_secs_f64()),
+        time => format!("{:.2} ms", time.as_secs_f64() * 1e3),
     }
 }
 

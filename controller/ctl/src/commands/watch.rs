@@ -7,7 +7,7 @@ use std::time::Duration;
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::query::WatchQuery;
-use canopy_controller_api::{GroupResource, NodeResource};
+use canopy_controller_api::{DrainResource, GroupResource, NodeResource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -34,8 +34,8 @@ pub(crate) async fn run(
     notes: &mut dyn Write,
 ) -> Result<(), Failure> {
     let usage = |why: &str| Err(Failure::new(Exit::Usage, why));
-    if args.selector.is_some() {
-        return usage("--watch shows all groups: leave --selector out");
+    if args.selector.is_some() || args.phase.is_some() || args.field_selector.is_some() {
+        return usage("--watch shows everything: leave --selector, --field-selector and --phase out");
     }
     if args.group.is_some() && args.resource != Resource::Events {
         return usage("with --watch, --group is for events");
@@ -53,16 +53,17 @@ pub(crate) async fn run(
         Resource::Groups => follow::<GroupResource>("/api/v1/groups", client, args, out, notes).await,
         Resource::Nodes => follow::<NodeResource>("/api/v1/nodes", client, args, out, notes).await,
         Resource::Problems => follow::<ProblemItem>("/api/v1/problems", client, args, out, notes).await,
+        Resource::Drains => follow::<DrainResource>("/api/v1/drains", client, args, out, notes).await,
         Resource::Events if args.name.is_some() => usage("events have no names"),
         Resource::Events => follow::<EventItem>("/api/v1/events", client, args, out, notes).await,
         Resource::Topology
-        | Resource::Drains
         | Resource::Silences
+        | Resource::Controllers
         | Resource::Links
         | Resource::Hosts
         | Resource::Flows
         | Resource::Members
-        | Resource::Incidents => usage("--watch is for groups, nodes, problems and events"),
+        | Resource::Incidents => usage("--watch is for groups, nodes, drains, problems and events"),
     }
 }
 

@@ -19,7 +19,7 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 31] = [
+const ANSWERS: [(&str, Kind); 33] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("SilenceResource", Kind::Silence),
@@ -48,6 +48,8 @@ const ANSWERS: [(&str, Kind); 31] = [
     ("List_ProblemCodeItem", Kind::ProblemCodeList),
     ("List_IncidentItem", Kind::IncidentList),
     ("Incident", Kind::Incident),
+    ("ControllerResource", Kind::Controller),
+    ("List_ControllerResource", Kind::ControllerList),
     ("DomainStatus", Kind::DomainStatus),
     ("DryRun", Kind::DryRun),
     ("Validated", Kind::Validated),

@@ -108,7 +108,8 @@ async fn act_on(
     Ok(super::marked((success, Json(resource(commit))).into_response(), replayed))
 }
 
-fn resource(Commit { state, changes, .. }: Commit) -> CommitResource {
+/// A commit as clients see it now.
+pub(crate) fn resource(Commit { state, changes, .. }: Commit) -> CommitResource {
     let phase = match state.ended.as_ref().map(|ended| ended.how) {
         None => CommitPhase::Pending,
         Some(End::Confirmed) => CommitPhase::Confirmed,

@@ -1,29 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/drains`: links and nodes that operators take out of service.
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use canopy_controller_actor::Controller;
 use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::{WriteHeaders, WriteQuery};
+use canopy_controller_api::query::{DrainQuery, WatchQuery, WriteHeaders, WriteQuery};
 use canopy_controller_api::{DrainResource, Input, Kind, List};
 use canopy_controller_core::{Command, Domain};
 use canopy_model::drain::DrainSpec;
 use canopy_units::UnixTime;
 
-use super::tagged;
+use super::{filter, tagged};
 use crate::conditions::Conditions;
 use crate::error::ApiError;
-use crate::extract::{ApiJson, ApiPath};
+use crate::extract::{ApiJson, ApiPath, ApiQuery};
+use crate::watch::{Topic, Watches, only_with_watch};
 
-/// All drains, in name order.
-#[utoipa::path(get, path = "/api/v1/drains", tag = "drains", operation_id = "listDrains", responses((status = 200, body = List<DrainResource>, description = "all drains")))]
-pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<DrainResource>> {
-    let drains = controller.read(|d| d.drains());
-    Json(List::new(Kind::DrainList, drains.into_iter().map(Into::into).collect()))
+/// Drains in name order: all that pass the filter.
+#[utoipa::path(get, path = "/api/v1/drains", tag = "drains", operation_id = "listDrains", params(DrainQuery),
+    responses((status = 200, description = "all drains that pass the filter; with `watch` a stream of changes", content((List<DrainResource> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
+pub(crate) async fn list(
+    State(controller): State<Controller>,
+    Extension(watches): Extension<Watches>,
+    ApiQuery(query): ApiQuery<DrainQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
+    if stream.watch {
+        let others =
+            [("labelSelector", !query.label_selector.is_empty()), ("fieldSelector", !query.field_selector.is_empty())];
+        return watches.open(&controller, Topic::Drains, &stream, &headers, &others);
+    }
+    only_with_watch(&stream)?;
+    let (labels, fields) = (filter::labels(&query.label_selector)?, filter::fields(&query.field_selector)?);
+    let drains = controller.read(|d| d.drains()).into_iter();
+    let drains = drains.filter(|drain| filter::drain_passes(&labels, &fields, drain));
+    let drains: Vec<DrainResource> = drains.map(Into::into).collect();
+    Ok(Json(List::new(Kind::DrainList, drains)).into_response())
 }
 
 /// Takes a link or node out of service; 409 when there is a drain of this name, or hosts behind the node are members of groups.

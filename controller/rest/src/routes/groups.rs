@@ -10,18 +10,17 @@ use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{ListQuery, WatchQuery, WriteHeaders, WriteQuery};
 use canopy_controller_api::{GroupResource, Input, Kind, List};
-use canopy_controller_core::metadata::Selector;
 use canopy_controller_core::{Command, Domain};
 use canopy_model::group::GroupSpec;
 
 use super::page::{self, Wanted};
-use super::tagged;
+use super::{filter, tagged};
 use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath, ApiQuery};
 use crate::watch::{Topic, Watches, only_with_watch};
 
-/// Groups in name order.
+/// Groups in name order. A page under a filter may be short: only one without `metadata.continue` is the last.
 #[utoipa::path(get, path = "/api/v1/groups", tag = "groups", operation_id = "listGroups", params(ListQuery),
     responses((status = 200, description = "one page; with `watch` a stream of changes", content((List<GroupResource> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
 pub(crate) async fn list(
@@ -30,20 +29,21 @@ pub(crate) async fn list(
     ApiQuery(query): ApiQuery<ListQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
+    let stream = WatchQuery { watch: query.watch, after: query.after.clone(), timeout_seconds: query.timeout_seconds };
     if stream.watch {
         let others = [
             ("limit", query.limit.is_some()),
             ("continue", query.next.is_some()),
             ("labelSelector", !query.label_selector.is_empty()),
+            ("fieldSelector", !query.field_selector.is_empty()),
+            ("phase", query.phase.is_some()),
         ];
         return watches.open(&controller, Topic::Groups, &stream, &headers, &others);
     }
     only_with_watch(&stream)?;
     let wanted = Wanted::new(query.limit, query.next.as_deref())?;
-    let selector = Selector::parse("labelSelector", &query.label_selector)
-        .map_err(|e| ApiError::bad_request(&e.field, e.detail))?;
-    let page = controller.read(|d| d.groups(&selector, wanted.after.as_deref(), wanted.limit));
+    let filter = filter::of_groups(&query)?;
+    let page = controller.groups(&filter, wanted.after.as_deref(), wanted.limit);
     let groups: Vec<GroupResource> = page.items.into_iter().map(Into::into).collect();
     let mut list = List::new(Kind::GroupList, groups);
     list.metadata.next = page.next.map(page::token);

@@ -3,18 +3,21 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use canopy_controller_actor::books::Version;
 use canopy_controller_actor::{AuditFilter, Controller, Target};
 use canopy_controller_api::history::{AuditItem, IntentKind, VersionItem};
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::{AuditQuery, VersionQuery};
+use canopy_controller_api::query::{AuditQuery, VersionQuery, WatchQuery};
 use canopy_controller_api::{Kind, List};
 use canopy_units::{UnixTime, nanos};
 
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
+use crate::watch::{Topic, Watches, only_with_watch};
 
 /// Entries of the audit on one page, at most.
 pub(crate) const MAX_PAGE: usize = 1000;
@@ -24,11 +27,27 @@ pub(crate) const VERSIONED: [IntentKind; 3] = [IntentKind::Topology, IntentKind:
 
 /// The writes of operators, the newest first. A page may be short although more entries follow: as long as there is a `continue`.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "history", operation_id = "listAudit", params(AuditQuery),
-    responses((status = 200, body = List<AuditItem>, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+    responses((status = 200, description = "one page; with `watch` a stream of new entries", content((List<AuditItem> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
 pub(crate) async fn audit(
     State(controller): State<Controller>,
+    Extension(watches): Extension<Watches>,
     ApiQuery(query): ApiQuery<AuditQuery>,
-) -> Result<Json<List<AuditItem>>, ApiError> {
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
+    if stream.watch {
+        let others = [
+            ("limit", query.limit.is_some()),
+            ("continue", query.next.is_some()),
+            ("kind", query.kind.is_some()),
+            ("name", query.name.is_some()),
+            ("by", query.by.is_some()),
+            ("action", query.action.is_some()),
+            ("withinSeconds", query.within_seconds.is_some()),
+        ];
+        return watches.open(&controller, Topic::Audit, &stream, &headers, &others);
+    }
+    only_with_watch(&stream)?;
     let limit = query.limit.unwrap_or(DEFAULT_PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
         return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_PAGE}")));
@@ -48,9 +67,10 @@ pub(crate) async fn audit(
         since: query.within_seconds.map(ago),
     };
     let (entries, next) = controller.audit(filter, before.transpose()?, limit).await?;
-    let mut list = List::new(Kind::AuditList, entries.into_iter().map(Into::into).collect());
+    let entries: Vec<AuditItem> = entries.into_iter().map(Into::into).collect();
+    let mut list = List::new(Kind::AuditList, entries);
     list.metadata.next = next.map(|sequence| sequence.to_string());
-    Ok(Json(list))
+    Ok(Json(list).into_response())
 }
 
 /// The versions of a resource, the newest first: the one in force, if there is one, then those that were replaced or deleted.

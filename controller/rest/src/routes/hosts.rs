@@ -5,22 +5,24 @@ use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::PageQuery;
+use canopy_controller_api::query::HostQuery;
 use canopy_controller_api::{HostResource, Kind, List};
 
+use super::filter;
 use super::page::{self, Wanted};
 use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
 
-/// Hosts in name order, with the numbers of their groups.
-#[utoipa::path(get, path = "/api/v1/hosts", tag = "hosts", operation_id = "listHosts", params(PageQuery),
+/// Hosts in name order, with the numbers of their groups. A page under a filter may be short: only one without `metadata.continue` is the last.
+#[utoipa::path(get, path = "/api/v1/hosts", tag = "hosts", operation_id = "listHosts", params(HostQuery),
     responses((status = 200, body = List<HostResource>, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
 pub(crate) async fn list(
     State(controller): State<Controller>,
-    ApiQuery(query): ApiQuery<PageQuery>,
+    ApiQuery(query): ApiQuery<HostQuery>,
 ) -> Result<Json<List<HostResource>>, ApiError> {
     let wanted = Wanted::new(query.limit, query.next.as_deref())?;
-    let page = controller.read(|d| d.hosts(wanted.after.as_deref(), wanted.limit));
+    let fields = filter::fields(&query.field_selector)?;
+    let page = controller.read(|d| d.hosts(&fields, wanted.after.as_deref(), wanted.limit));
     let mut list = List::new(Kind::HostList, page.items.into_iter().map(Into::into).collect());
     list.metadata.next = page.next.map(page::token);
     Ok(Json(list))

@@ -5,15 +5,23 @@ use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
 use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::LinkQuery;
 use canopy_controller_api::{Kind, LinkResource, List};
 
+use super::filter;
 use crate::error::ApiError;
-use crate::extract::ApiPath;
+use crate::extract::{ApiPath, ApiQuery};
 
 /// Every link direction out of a node's port, in the topology's order.
-#[utoipa::path(get, path = "/api/v1/links", tag = "links", operation_id = "listLinks", responses((status = 200, body = List<LinkResource>, description = "all directions")))]
-pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<LinkResource>> {
-    Json(List::new(Kind::LinkList, controller.links().into_iter().map(Into::into).collect()))
+#[utoipa::path(get, path = "/api/v1/links", tag = "links", operation_id = "listLinks", params(LinkQuery),
+    responses((status = 200, body = List<LinkResource>, description = "all directions that pass the filter"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+pub(crate) async fn list(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<LinkQuery>,
+) -> Result<Json<List<LinkResource>>, ApiError> {
+    let fields = filter::fields(&query.field_selector)?;
+    let links = controller.links().into_iter().filter(|link| filter::link_passes(&fields, link));
+    Ok(Json(List::new(Kind::LinkList, links.map(Into::into).collect())))
 }
 
 /// The direction out of a node's port.

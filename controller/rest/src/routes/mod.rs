@@ -3,8 +3,10 @@
 
 pub(crate) mod charts;
 pub(crate) mod commit;
+pub(crate) mod controllers;
 pub(crate) mod drains;
 pub(crate) mod events;
+mod filter;
 pub(crate) mod flows;
 pub(crate) mod groups;
 pub(crate) mod history;

@@ -7,27 +7,32 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use canopy_controller_actor::Controller;
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::WatchQuery;
+use canopy_controller_api::query::{NodeQuery, WatchQuery};
 use canopy_controller_api::{Kind, List, NodeResource};
 
+use super::filter;
 use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
 use crate::watch::{Topic, Watches, only_with_watch};
 
-/// All nodes, in name order.
-#[utoipa::path(get, path = "/api/v1/nodes", tag = "nodes", operation_id = "listNodes", params(WatchQuery),
+/// Nodes in name order: all that pass the filter.
+#[utoipa::path(get, path = "/api/v1/nodes", tag = "nodes", operation_id = "listNodes", params(NodeQuery),
     responses((status = 200, description = "all nodes; with `watch` a stream of changes", content((List<NodeResource> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
 pub(crate) async fn list(
     State(controller): State<Controller>,
     Extension(watches): Extension<Watches>,
-    ApiQuery(query): ApiQuery<WatchQuery>,
+    ApiQuery(query): ApiQuery<NodeQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    if query.watch {
-        return watches.open(&controller, Topic::Nodes, &query, &headers, &[]);
+    let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
+    if stream.watch {
+        let others = [("fieldSelector", !query.field_selector.is_empty())];
+        return watches.open(&controller, Topic::Nodes, &stream, &headers, &others);
     }
-    only_with_watch(&query)?;
-    let nodes: Vec<NodeResource> = controller.read(|d| d.nodes()).into_iter().map(Into::into).collect();
+    only_with_watch(&stream)?;
+    let fields = filter::fields(&query.field_selector)?;
+    let nodes = controller.read(|d| d.nodes()).into_iter().filter(|node| filter::node_passes(&fields, node));
+    let nodes: Vec<NodeResource> = nodes.map(Into::into).collect();
     Ok(Json(List::new(Kind::NodeList, nodes)).into_response())
 }
 

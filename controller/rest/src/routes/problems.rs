@@ -14,6 +14,7 @@ use canopy_controller_api::query::{ProblemQuery, WatchQuery};
 use canopy_controller_api::{ApiVersion, Kind, List};
 use canopy_units::UnixTime;
 
+use super::filter;
 use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
 use crate::watch::{Topic, Watches, only_with_watch};
@@ -42,6 +43,7 @@ pub(crate) async fn list(
             ("severity", query.severity.is_some()),
             ("kind", query.kind.is_some()),
             ("name", query.name.is_some()),
+            ("fieldSelector", !query.field_selector.is_empty()),
         ];
         return watches.open(&controller, Topic::Problems, &stream, &headers, &others);
     }
@@ -55,10 +57,12 @@ pub(crate) async fn list(
         (Some(kind), Some(name)) => Some((kind, name)),
         _ => return Err(ApiError::bad_request("name", "kind and name name an object together: give both or none")),
     };
+    let fields = filter::fields(&query.field_selector)?;
     let wanted = |p: &ProblemItem| {
         (!query.root || p.root)
             && query.severity.is_none_or(|severity| p.severity == severity)
             && subject.is_none_or(|(kind, name)| p.concerns(kind, name))
+            && filter::problem_passes(&fields, p)
     };
     let items: Vec<ProblemItem> = items(&controller).filter(wanted).take(limit).collect();
     Ok(Json(List::new(Kind::ProblemList, items)).into_response())

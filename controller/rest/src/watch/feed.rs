@@ -21,15 +21,15 @@ use super::present::event_item;
 use super::ring::Ring;
 
 /// Time between two publications of a ring, at least: so often are its watchers woken, at most.
-const PACE: Duration = Duration::from_millis(50);
+pub(super) const PACE: Duration = Duration::from_millis(50);
 /// Resources that are read before the next wait for the store.
 const CHUNK: usize = 64;
 
 /// A resource as it is now.
-struct Now {
+pub(super) struct Now {
     /// Differs between two resources that had the same name.
-    identity: u64,
-    json: Vec<u8>,
+    pub(super) identity: u64,
+    pub(super) json: Vec<u8>,
 }
 
 /// The resources of which the watchers know.
@@ -45,10 +45,14 @@ struct Seen {
 
 impl Seen {
     fn of(identity: u64, json: &[u8]) -> Self {
-        let mut hasher = DefaultHasher::new();
-        json.hash(&mut hasher);
-        Self { identity: Some(identity), digest: Some(hasher.finish()) }
+        Self { identity: Some(identity), digest: Some(hash(json)) }
     }
+}
+
+pub(super) fn hash(of: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Known {
@@ -57,8 +61,20 @@ impl Known {
         Self(names.into_iter().map(|name| (name, Seen::default())).collect())
     }
 
+    /// Takes note of a resource that watchers have.
+    pub(super) fn see(&mut self, name: &str, now: &Now) {
+        self.0.insert(name.to_owned(), Seen::of(now.identity, &now.json));
+    }
+
+    /// The names of all, in order.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.0.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Adds to the ring what became of a resource; nothing if it is as before.
-    fn compare(&mut self, ring: &Ring, name: &str, now: Option<Now>, deleted: fn(&str) -> Vec<u8>) {
+    pub(super) fn compare(&mut self, ring: &Ring, name: &str, now: Option<Now>, deleted: fn(&str) -> Vec<u8>) {
         let Some(Now { identity, json }) = now else {
             if self.0.remove(name).is_some() {
                 ring.push(Change::Deleted, &deleted(name));
@@ -128,7 +144,7 @@ impl Named {
 }
 
 /// All that is known of a resource that no longer exists.
-fn named(kind: Kind, name: &str) -> Vec<u8> {
+pub(super) fn named(kind: Kind, name: &str) -> Vec<u8> {
     json(&json!({"apiVersion": canopy_controller_api::API_VERSION, "kind": kind, "metadata": {"name": name}}))
 }
 
@@ -142,7 +158,7 @@ impl Problems {
         let changes = controller.follow_problems();
         let mut known = Known::default();
         for item in controller.problems().into_iter().map(ProblemItem::from) {
-            known.0.insert(item.id.clone(), Seen::of(0, &json(&item)));
+            known.see(&item.id, &Now { identity: 0, json: json(&item) });
         }
         Self { changes, known }
     }
@@ -154,8 +170,7 @@ impl Problems {
         while self.changes.changed().await.is_ok() {
             let items: Vec<ProblemItem> = controller.problems().into_iter().map(Into::into).collect();
             controller.settled().await?;
-            let mut closed: Vec<String> = self.known.0.keys().cloned().collect();
-            closed.sort_unstable();
+            let closed = self.known.names();
             let open: std::collections::HashSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
             for id in closed.iter().filter(|id| !open.contains(id.as_str())) {
                 self.known.compare(&ring, id, None, deleted);

@@ -6,15 +6,17 @@ use std::vec::IntoIter;
 
 use axum::body::Bytes;
 use canopy_controller_actor::journal::Recorded;
-use canopy_controller_actor::{CommandError, Controller};
+use canopy_controller_actor::{AuditFilter, CommandError, Controller};
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
-use canopy_controller_api::{GroupResource, NodeResource};
-use canopy_controller_core::metadata::Selector;
+use canopy_controller_api::history::AuditItem;
+use canopy_controller_api::{DrainResource, GroupResource, NodeResource, TopologyResource};
+use canopy_controller_core::GroupFilter;
 use serde::Serialize;
 
 use super::Topic;
 use super::frame::{Change, frame, json};
+use crate::routes::commit::resource;
 
 /// Resources that are read at once.
 const PAGE: usize = 64;
@@ -22,6 +24,9 @@ const PAGE: usize = 64;
 const PAGE_OCTETS: usize = 256 << 10;
 /// Problems that are read at once: each time, all are assembled.
 const PROBLEMS: usize = 1000;
+
+/// Entries with which a stream of the audit begins, at most.
+pub(super) const AUDIT_PRESENT: usize = 1_000;
 
 /// What a stream has yet to send of the present state.
 pub(super) struct Present {
@@ -38,6 +43,11 @@ enum Rest {
     Problems(IntoIter<String>),
     /// Sequence numbers: from the first to before the second.
     Events(u64, u64),
+    Drains(IntoIter<String>),
+    Topology,
+    Commits,
+    /// The newest entries before this sequence number.
+    Audit(u64),
     Nothing,
 }
 
@@ -55,6 +65,13 @@ impl Present {
                 Rest::Problems(ids.into_iter())
             }
             Topic::Events => Rest::Events(0, mark),
+            Topic::Drains => {
+                let names: Vec<String> = controller.read(|d| d.drains()).into_iter().map(|d| d.metadata.name).collect();
+                Rest::Drains(names.into_iter())
+            }
+            Topic::Topology => Rest::Topology,
+            Topic::Commits => Rest::Commits,
+            Topic::Audit => Rest::Audit(mark),
         };
         Self { rest, page: None }
     }
@@ -65,7 +82,14 @@ impl Present {
     /// The store failed.
     pub(super) async fn next(&mut self, controller: &Controller) -> Result<Option<Vec<Bytes>>, CommandError> {
         if self.page.is_none() {
-            self.page = self.rest.read(controller);
+            if let Rest::Audit(next) = self.rest {
+                // In the store, not in memory.
+                let entries = newest(controller, next).await?;
+                self.page = Some(entries.iter().map(added).collect());
+                self.rest = Rest::Nothing;
+            } else {
+                self.page = self.rest.read(controller);
+            }
         }
         if self.page.is_some() {
             controller.settled().await?;
@@ -79,7 +103,7 @@ impl Rest {
     fn read(&mut self, controller: &Controller) -> Option<Vec<Bytes>> {
         match self {
             Self::Groups(after) => {
-                let page = controller.read(|d| d.groups(&Selector::default(), after.as_deref(), PAGE));
+                let page = controller.read(|d| d.groups(&GroupFilter::default(), after.as_deref(), PAGE));
                 let (mut frames, mut octets) = (Vec::new(), 0);
                 for view in page.items {
                     if octets >= PAGE_OCTETS {
@@ -110,9 +134,30 @@ impl Rest {
                 *first = events.last()?.sequence + 1;
                 Some(events.into_iter().map(|event| added(&event_item(event))).collect())
             }
-            Self::Nodes(_) | Self::Problems(_) | Self::Nothing => None,
+            Self::Drains(names) if names.len() > 0 => {
+                let drain = |name: String| controller.read(|d| d.drain(&name));
+                Some(names.take(PAGE).filter_map(drain).map(|view| added(&DrainResource::from(view))).collect())
+            }
+            Self::Topology => {
+                *self = Self::Nothing;
+                let topology = controller.read(|d| d.topology());
+                topology.map(|view| vec![added(&TopologyResource::from(view))])
+            }
+            Self::Commits => {
+                *self = Self::Nothing;
+                controller.commit().map(|commit| vec![added(&resource(commit))])
+            }
+            Self::Nodes(_) | Self::Problems(_) | Self::Drains(_) | Self::Audit(_) | Self::Nothing => None,
         }
     }
+}
+
+/// The entries with which a stream begins, oldest first: the newest before `next`.
+pub(super) async fn newest(controller: &Controller, next: u64) -> Result<Vec<AuditItem>, CommandError> {
+    let (page, _) = controller.audit(AuditFilter::default(), Some(next), AUDIT_PRESENT).await?;
+    let mut entries: Vec<AuditItem> = page.into_iter().map(Into::into).collect();
+    entries.reverse();
+    Ok(entries)
 }
 
 /// Without an id: a stream that ends before all of the present state was sent begins anew.

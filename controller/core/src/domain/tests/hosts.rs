@@ -2,6 +2,7 @@
 //! Hosts: where they are attached, the state of their port, and their groups.
 
 use super::*;
+use crate::fields::{FieldSelector, HostField};
 use crate::testing::fabric;
 use crate::view::{HostGroup, HostView, PortState};
 
@@ -62,7 +63,7 @@ fn hosts_are_listed_in_pages_in_the_order_of_their_names() {
     for limit in [1, 5, 6, 11, 12, 13, 1000] {
         let (mut listed, mut after, mut pages) = (Vec::new(), None::<String>, 0);
         loop {
-            let page = w.domain.hosts(after.as_deref(), limit);
+            let page = w.domain.hosts(&FieldSelector::default(), after.as_deref(), limit);
             assert!(page.items.len() <= limit);
             listed.extend(page.items);
             pages += 1;
@@ -78,10 +79,10 @@ fn hosts_are_listed_in_pages_in_the_order_of_their_names() {
         let member = listed.iter().find(|h| h.name == "h2-1").unwrap();
         assert_eq!((member.status.receivers, member.status.groups.len()), (1, 0), "names are left out");
     }
-    assert_eq!(w.domain.hosts(Some("h3-4"), 5).items, []);
+    assert_eq!(w.domain.hosts(&FieldSelector::default(), Some("h3-4"), 5).items, []);
     w.run(leave("g", "h2-1")).unwrap();
     w.run(Command::DeleteTopology).unwrap();
-    assert_eq!((w.domain.hosts(None, 5).items, w.domain.host("h2-1")), (vec![], None));
+    assert_eq!((w.domain.hosts(&FieldSelector::default(), None, 5).items, w.domain.host("h2-1")), (vec![], None));
 }
 
 #[test]
@@ -109,4 +110,33 @@ fn the_state_of_a_port_is_what_its_node_last_reported() {
     assert_eq!(port(&w, "h1-2"), (PortState::Up, String::new()));
     w.domain.agent_connected("leaf1", false);
     assert_eq!(port(&w, "h1-2").0, PortState::Unknown);
+}
+
+/// Catches a filtered page that loses hosts behind those that it leaves out, or compares another node or port.
+#[test]
+fn a_filter_leaves_out_hosts_and_no_page_loses_any() {
+    let mut w = World::with(fabric(3, 2, 4));
+    let listed = |w: &World, text: &str, limit: usize| {
+        let filter = FieldSelector::<HostField>::parse("", text).unwrap();
+        let (mut listed, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let page = w.domain.hosts(&filter, after.as_deref(), limit);
+            assert!(page.items.len() <= limit);
+            listed.extend(page.items.into_iter().map(|host| host.name));
+            after = page.next;
+            if after.is_none() {
+                return listed.join(" ");
+            }
+        }
+    };
+    let leaf = view(&w, "h2-1").spec.node;
+    for limit in [1, 2, 3, 1000] {
+        assert_eq!(listed(&w, &format!("node={leaf}"), limit), "h2-1 h2-2 h2-3 h2-4", "{limit}");
+        assert_eq!(listed(&w, &format!("node={leaf},name!=h2-3"), limit), "h2-1 h2-2 h2-4", "{limit}");
+        assert_eq!(listed(&w, "port=Up", limit), "");
+        assert_eq!(listed(&w, "port=Unknown,name=h3-1", limit), "h3-1");
+    }
+    w.domain.agent_connected(&leaf, true);
+    w.domain.report(NodeStatus { node: leaf, ..NodeStatus::default() }).unwrap();
+    assert_eq!(listed(&w, "port=Up", 3), "h2-1 h2-2 h2-3 h2-4");
 }

@@ -7,7 +7,8 @@ use canopy_model::member::MemoryRegion;
 
 use super::*;
 use crate::Outcome;
-use crate::metadata::Selector;
+use crate::domain::GroupFilter;
+use crate::selector::Selector;
 use crate::testing::{fabric, link, node};
 use crate::view::TreeRole;
 
@@ -267,7 +268,8 @@ fn groups_come_in_pages_and_by_label() {
         .unwrap();
     }
     let names = |d: &Domain, selector: &str, after: Option<&str>, limit| {
-        let page = d.groups(&Selector::parse("selector", selector).unwrap(), after, limit);
+        let labels = Selector::parse("selector", selector).unwrap();
+        let page = d.groups(&GroupFilter { labels, ..GroupFilter::default() }, after, limit);
         (page.items.iter().map(|g| g.metadata.name.clone()).collect::<Vec<_>>().join(" "), page.next)
     };
     for d in [&w.domain, &w.restarted()] {

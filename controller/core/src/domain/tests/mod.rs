@@ -15,9 +15,10 @@ use canopy_units::{Monotonic, Octets, Rate, nanos};
 
 use super::Domain;
 use crate::command::{Applied, Command, MAX_WRITES, Write};
+use crate::domain::GroupFilter;
 use crate::error::{DomainError, RestoreError};
 use crate::hmac::HmacSettings;
-use crate::metadata::{Labels, Selector};
+use crate::metadata::Labels;
 use crate::record::Record;
 use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
@@ -145,7 +146,7 @@ impl World {
     /// Every node confirms its spec, from a connected agent; then the groups that may be opened are, and that is confirmed too.
     fn confirm_all(&mut self) {
         self.confirm();
-        for group in self.domain.groups(&Selector::default(), None, usize::MAX).items {
+        for group in self.domain.groups(&GroupFilter::default(), None, usize::MAX).items {
             self.run(Command::OpenGroup { group: group.metadata.name }).unwrap();
         }
         self.confirm();

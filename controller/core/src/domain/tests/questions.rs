@@ -155,7 +155,7 @@ fn a_group_without_a_tree_does_not_refuse_a_topology() {
         w.run(leave(&name, "h3-1")).unwrap();
     }
     let reasons = |w: &World| {
-        let groups = w.domain.groups(&Selector::default(), None, usize::MAX).items;
+        let groups = w.domain.groups(&GroupFilter::default(), None, usize::MAX).items;
         groups.into_iter().map(|g| g.status.reason).filter(|r| r.contains("MTU 1500")).count()
     };
     let before = reasons(&w);

@@ -11,6 +11,7 @@ use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, NodeSpec, Peer};
 use proptest::prelude::*;
 
 use super::*;
+use crate::fields::FieldSelector;
 use crate::receivers_by_edge::Joined;
 use crate::testing::{host, link, random_graph};
 
@@ -386,7 +387,7 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
             }
         }
         covered.check(&w)?;
-        for host in w.domain.hosts(None, 1000).items {
+        for host in w.domain.hosts(&FieldSelector::default(), None, 1000).items {
             let all = w.domain.state.groups.iter().filter(|(_, g)| g.members.contains_key(&host.name)).map(|(n, _)| n);
             let found = w.domain.state.groups.of_host(&host.name);
             prop_assert_eq!(found.collect::<Vec<_>>(), all.collect::<Vec<_>>(), "{}", host.name);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `context list|use|set|delete`: named servers.
+
+use std::io::Write;
+
+use crate::cli::ContextAction;
+use crate::client::Client;
+use crate::contexts::{Context, Env, File, no_home};
+use crate::documents::is_plain;
+use crate::failure::{Exit, Failure};
+use crate::output::table;
+
+/// See the module.
+///
+/// # Errors
+/// The file cannot be read or written, or has no such context.
+pub fn run(action: &ContextAction, env: Env<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let file = File::of(env).ok_or_else(no_home)?;
+    let mut all = file.read()?;
+    match action {
+        ContextAction::List => {
+            let current = |name: &str| if all.current.as_deref() == Some(name) { "*" } else { "" };
+            let row = |(name, Context { server }): (&String, &Context)| {
+                vec![current(name).to_owned(), name.clone(), server.clone()]
+            };
+            return table(out, &["CURRENT", "NAME", "SERVER"], all.contexts.iter().map(row).collect());
+        }
+        ContextAction::Use { name } => {
+            if !all.contexts.contains_key(name) {
+                return Err(file.unknown(name, &all.contexts));
+            }
+            all.current = Some(name.clone());
+            file.write(&all)?;
+            writeln!(out, "context {name} is used from now on")?;
+        }
+        ContextAction::Set { name, address } => {
+            if !is_plain(name) {
+                let why = format!("{name:?} is not a name of a context: use letters, digits, '-', '_' and '.'");
+                return Err(Failure::new(Exit::Usage, why));
+            }
+            // What no command could use is not kept.
+            Client::new(address)?;
+            let before = all.contexts.insert(name.clone(), Context { server: address.clone() });
+            // The first one is meant.
+            let is_first = all.contexts.len() == 1 && all.current.is_none();
+            if is_first {
+                all.current = Some(name.clone());
+            }
+            file.write(&all)?;
+            let done = if before.is_some() { "changed" } else { "added" };
+            let used = if is_first { ", and used from now on" } else { "" };
+            writeln!(out, "context {name} {done}{used}")?;
+        }
+        ContextAction::Delete { name } => {
+            if all.contexts.remove(name).is_none() {
+                return Err(file.unknown(name, &all.contexts));
+            }
+            let was_current = all.current.as_deref() == Some(name.as_str());
+            if was_current {
+                all.current = None;
+            }
+            file.write(&all)?;
+            let now = if was_current { "; no context is used from now on" } else { "" };
+            writeln!(out, "context {name} deleted{now}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Named servers in `canopy/contexts.yaml` below the user's configuration directory, and which server a command line means.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Exit, Failure};
+
+/// Used if nothing names a server.
+pub const DEFAULT_SERVER: &str = "http://127.0.0.1:8640";
+
+/// Reads a variable of the environment; an empty one counts as none.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What the file has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contexts {
+    /// The one that is used if nothing else names a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    /// By name.
+    #[serde(default)]
+    pub contexts: BTreeMap<String, Context>,
+}
+
+/// A named server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    /// Its address, as `--server` takes it.
+    pub server: String,
+}
+
+/// The file of one user.
+pub struct File {
+    path: PathBuf,
+}
+
+impl File {
+    /// `$XDG_CONFIG_HOME/canopy/contexts.yaml`, else `~/.config/canopy/contexts.yaml`; `None` without a home.
+    pub fn of(env: Env<'_>) -> Option<Self> {
+        // The specification of XDG has relative paths ignored.
+        let absolute = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))?;
+        Some(Self { path: base.join("canopy/contexts.yaml") })
+    }
+
+    /// What it has; nothing if there is no file.
+    ///
+    /// # Errors
+    /// It cannot be read, is not what this program writes, or others can change it.
+    pub fn read(&self) -> Result<Contexts, Failure> {
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Contexts::default()),
+            Err(e) => return Err(self.failure(&format!("cannot be read: {e}"))),
+        };
+        let mode = fs::metadata(&self.path).map_err(|e| self.failure(&format!("cannot be read: {e}")))?.mode();
+        if mode & 0o022 != 0 {
+            let mode = mode & 0o777;
+            return Err(self.failure(&format!(
+                "can be changed by other users (mode {mode:04o}), who could lead commands to another controller: chmod 600 it"
+            )));
+        }
+        serde_yaml_ng::from_str(&text).map_err(|e| {
+            self.failure(&format!(
+                "is not a file of contexts: {e}; mend it, or move it away and use `canopyctl context set`"
+            ))
+        })
+    }
+
+    /// Replaces the file; others cannot read it. A reader gets the old or the new one, never a part.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, contexts: &Contexts) -> Result<(), Failure> {
+        let text = serde_yaml_ng::to_string(contexts).map_err(|e| self.failure(&format!("cannot be written: {e}")))?;
+        self.replace(&text).map_err(|e| self.failure(&format!("cannot be written: {e}")))
+    }
+
+    fn replace(&self, text: &str) -> std::io::Result<()> {
+        if let Some(directory) = self.path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        let new = self.path.with_extension(format!("yaml.{}", std::process::id()));
+        let written = (|| {
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)
+        })();
+        if written.is_err() {
+            _ = fs::remove_file(&new);
+        }
+        written
+    }
+
+    /// The context of this name.
+    ///
+    /// # Errors
+    /// As [`File::read`], and there is none: names the others.
+    pub fn context(&self, name: &str) -> Result<Context, Failure> {
+        let mut contexts = self.read()?.contexts;
+        contexts.remove(name).ok_or_else(|| self.unknown(name, &contexts))
+    }
+
+    /// The failure of a name that is not in the file.
+    pub fn unknown(&self, name: &str, contexts: &BTreeMap<String, Context>) -> Failure {
+        let names: Vec<&str> = contexts.keys().map(String::as_str).collect();
+        let what = match names.as_slice() {
+            [] => "has no contexts: `canopyctl context set NAME SERVER` adds one".to_owned(),
+            names => format!("has no context {name:?}, but {}", names.join(", ")),
+        };
+        Failure::new(Exit::NotFound, format!("{} {what}", self.path.display()))
+    }
+
+    fn failure(&self, why: &str) -> Failure {
+        Failure::new(Exit::Usage, format!("{} {why}", self.path.display()))
+    }
+}
+
+/// The server that a command line means. A flag is before the environment, that before the current context, that before the default.
+///
+/// # Errors
+/// Flags or variables exclude one another, or the context is not known.
+pub fn server(server: Option<&str>, context: Option<&str>, env: Env<'_>) -> Result<String, Failure> {
+    let file = File::of(env);
+    let named = |name: &str| match &file {
+        Some(file) => file.context(name).map(|context| context.server),
+        None => Err(no_home()),
+    };
+    match (server, context) {
+        (Some(_), Some(_)) => return Err(both("--server and --context")),
+        (Some(server), None) => return Ok(server.to_owned()),
+        (None, Some(context)) => return named(context),
+        (None, None) => {}
+    }
+    match (env("CANOPY_SERVER"), env("CANOPY_CONTEXT")) {
+        (Some(_), Some(_)) => return Err(both("CANOPY_SERVER and CANOPY_CONTEXT")),
+        (Some(server), None) => return Ok(server),
+        (None, Some(context)) => return named(&context),
+        (None, None) => {}
+    }
+    let Some(file) = file else { return Ok(DEFAULT_SERVER.to_owned()) };
+    match file.read()?.current {
+        Some(current) => file.context(&current).map(|context| context.server),
+        None => Ok(DEFAULT_SERVER.to_owned()),
+    }
+}
+
+/// There is no place for the file.
+pub fn no_home() -> Failure {
+    Failure::new(Exit::Usage, "contexts are kept below XDG_CONFIG_HOME or HOME, and neither is an absolute path")
+}
+
+fn both(what: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("{what} name a server both: give one"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(directory: &tempfile::TempDir, text: &str) -> File {
+        let home = directory.path().to_str().unwrap().to_owned();
+        let file = File::of(&|name| (name == "XDG_CONFIG_HOME").then(|| home.clone())).unwrap();
+        fs::create_dir_all(file.path.parent().unwrap()).unwrap();
+        fs::write(&file.path, text).unwrap();
+        file
+    }
+
+    /// Catches a variable that is before a flag, and a current context that is before a variable.
+    #[test]
+    fn a_flag_is_before_the_environment_and_that_before_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        with(&directory, "current: a\ncontexts: {a: {server: 'unix:/a'}, b: {server: 'unix:/b'}}");
+        let home = directory.path().to_str().unwrap();
+        let chosen = |server_flag, context_flag, variables: &[(&str, &str)]| {
+            let env = |name: &str| {
+                let own = variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned());
+                own.or_else(|| (name == "XDG_CONFIG_HOME").then(|| home.to_owned()))
+            };
+            server(server_flag, context_flag, &env).map_err(|f| f.message)
+        };
+        assert_eq!(chosen(None, None, &[]).unwrap(), "unix:/a");
+        assert_eq!(chosen(None, None, &[("CANOPY_CONTEXT", "b")]).unwrap(), "unix:/b");
+        assert_eq!(chosen(None, None, &[("CANOPY_SERVER", "unix:/s")]).unwrap(), "unix:/s");
+        assert_eq!(chosen(None, Some("b"), &[("CANOPY_SERVER", "unix:/s")]).unwrap(), "unix:/b");
+        assert_eq!(chosen(Some("unix:/f"), None, &[("CANOPY_CONTEXT", "b")]).unwrap(), "unix:/f");
+        assert!(chosen(Some("unix:/f"), Some("a"), &[]).unwrap_err().contains("--server and --context"));
+        let both = [("CANOPY_SERVER", "x"), ("CANOPY_CONTEXT", "b")];
+        assert!(chosen(None, None, &both).unwrap_err().contains("CANOPY_CONTEXT"));
+        let unknown = chosen(None, Some("c"), &[]).unwrap_err();
+        assert!(unknown.contains("contexts.yaml has no context \"c\", but a, b"), "{unknown}");
+        assert_eq!(server(None, None, &|_| None).unwrap(), DEFAULT_SERVER);
+    }
+
+    /// Catches a file that others could have changed and that is used all the same, and an error that does not name the file.
+    #[test]
+    fn a_file_that_cannot_be_trusted_or_read_is_named() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        for (text, why) in [("contexts: [", "is not a file of contexts"), ("servers: {}", "unknown field `servers`")] {
+            let message = with(&directory, text).read().unwrap_err().message;
+            assert!(message.contains("canopy/contexts.yaml") && message.contains(why), "{message}");
+        }
+        let file = with(&directory, "contexts: {}");
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o664)).unwrap();
+        let message = file.read().unwrap_err().message;
+        assert!(message.contains("mode 0664") && message.contains("chmod 600"), "{message}");
+        // Written anew, it is the user's own.
+        file.write(&Contexts::default()).unwrap();
+        assert_eq!(fs::metadata(&file.path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(file.read().unwrap(), Contexts::default());
+        assert_eq!(fs::read_dir(file.path.parent().unwrap()).unwrap().count(), 1, "a file is left over");
+    }
+}
