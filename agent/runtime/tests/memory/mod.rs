@@ -19,6 +19,7 @@ use canopy_agent_runtime::{LinkGone, Parts, run};
 use canopy_control::HeldSpec;
 use canopy_daemon::notify::Notifier;
 use canopy_metrics::format::Format;
+use canopy_model::capture::CaptureOrder;
 use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry};
 use canopy_model::ids::{GroupId, PortIndex, Qpn};
 use canopy_model::node_spec::NodeSpec;
@@ -51,6 +52,8 @@ pub struct Kernel {
     pub queues_fail: Arc<AtomicBool>,
     /// Hosts that were probed: every one answers small requests only.
     pub probed: mpsc::UnboundedReceiver<HostTarget>,
+    /// What is captured from then on.
+    pub captures: mpsc::UnboundedReceiver<Option<CaptureOrder>>,
 }
 
 /// Hosts with an MTU of 1280.
@@ -82,6 +85,7 @@ struct Memory {
     errors: Arc<Mutex<VecDeque<Vec<ItemError>>>>,
     groups: Arc<Mutex<Vec<GroupTelemetry>>>,
     queues_fail: Arc<AtomicBool>,
+    captures: mpsc::UnboundedSender<Option<CaptureOrder>>,
 }
 
 impl Datapath for Memory {
@@ -103,6 +107,10 @@ impl Datapath for Memory {
             return Err(DatapathError { doing: "reading the queues".into(), source: "no memory".into() });
         }
         Ok(BTreeMap::new())
+    }
+
+    fn capture(&mut self, order: Option<&CaptureOrder>) -> Result<(), DatapathError> {
+        self.captures.send(order.copied()).map_err(|e| DatapathError { doing: "arming".into(), source: Box::new(e) })
     }
 
     async fn next_event(&mut self) -> DatapathEvent {
@@ -152,6 +160,7 @@ impl Agent {
         let known = ledger.load("leaf-1").unwrap().map(Arc::new);
         let (reconciles, reconciles_rx) = mpsc::unbounded_channel();
         let (events, events_rx) = mpsc::unbounded_channel();
+        let (captures_tx, captures) = mpsc::unbounded_channel();
         let (probed_tx, probed) = mpsc::unbounded_channel();
         let (errors, groups, queues_fail) = (Arc::default(), Arc::default(), Arc::default());
         let datapath = Memory {
@@ -161,6 +170,7 @@ impl Agent {
             errors: Arc::clone(&errors),
             groups: Arc::clone(&groups),
             queues_fail: Arc::clone(&queues_fail),
+            captures: captures_tx,
         };
         let exporter = Exporter::default();
         let parts = Parts {
@@ -191,7 +201,7 @@ impl Agent {
             let _ = stopped.await;
         }));
         Self {
-            kernel: Kernel { reconciles: reconciles_rx, events, errors, groups, queues_fail, probed },
+            kernel: Kernel { reconciles: reconciles_rx, events, errors, groups, queues_fail, probed, captures },
             stop,
             task,
             exporter,
