@@ -89,6 +89,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
         stalls: StallWatch::new(Instant::now()),
         hosts: HostWatch::new(Instant::now()),
         capture_ends: None,
+        is_armed: false,
     };
     // Static forwarding: the ledger's spec needs no controller.
     if agent.stored.is_some() {
@@ -163,6 +164,8 @@ struct Agent<D> {
     hosts: HostWatch,
     /// When the packet that is waited for is given up.
     capture_ends: Option<Instant>,
+    /// The programs wait for it.
+    is_armed: bool,
 }
 
 impl<D: Datapath> Agent<D> {
@@ -191,6 +194,10 @@ impl<D: Datapath> Agent<D> {
         }
         self.item_errors = errors;
         self.observed = observed;
+        // An order may arrive together with the group's program.
+        if !self.is_armed && self.capture_ends.is_some() {
+            self.arm_now();
+        }
         self.report();
         self.is_ready();
     }
@@ -245,13 +252,20 @@ impl<D: Datapath> Agent<D> {
 
     /// Waits for the packet that the controller named.
     fn arm(&mut self) {
-        let Some(order) = *self.parts.link.captures.borrow_and_update() else { return };
+        let order = *self.parts.link.captures.borrow_and_update();
+        self.capture_ends = order.map(|order| Instant::now() + order.within);
+        self.arm_now();
+    }
+
+    fn arm_now(&mut self) {
+        let Some(order) = *self.parts.link.captures.borrow() else { return };
         let (id, group, psn) = (order.id, order.group, order.psn);
-        match self.parts.datapath.capture(Some(&order)) {
+        let armed = self.parts.datapath.capture(Some(&order));
+        self.is_armed = armed.is_ok();
+        match armed {
             Ok(()) => tracing::info!(id, %group, %psn, "capturing a packet"),
             Err(error) => tracing::warn!(id, %group, %psn, error = with_causes(&error), "cannot capture a packet"),
         }
-        self.capture_ends = Some(Instant::now() + order.within);
     }
 
     fn disarm(&mut self) {

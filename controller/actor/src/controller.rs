@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::CommandError;
 use crate::attempts::Attempts;
+use crate::captures::CaptureBook;
 use crate::charts::ChartState;
 use crate::commit::Commit;
 use crate::events::Code;
@@ -76,6 +77,7 @@ pub(crate) struct Shared {
     incidents: IncidentState,
     traces: Traces,
     events: Events,
+    captures: CaptureBook,
     health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
     moves: Moves,
@@ -135,6 +137,7 @@ impl Controller {
             incidents,
             traces: Traces::default(),
             events: Events::default(),
+            captures: CaptureBook::default(),
         }))
     }
 
@@ -381,6 +384,10 @@ impl Controller {
 
     pub(crate) fn traces_of_requests(&self) -> &Traces {
         &self.0.traces
+    }
+
+    pub(crate) fn captures(&self) -> &CaptureBook {
+        &self.0.captures
     }
 
     pub(crate) fn incident_state(&self) -> &IncidentState {

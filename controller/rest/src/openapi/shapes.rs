@@ -18,7 +18,7 @@ const SENT: [(Kind, &str); 4] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 29] = [
+const ANSWERS: [(&str, Kind); 30] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("NodeResource", Kind::Node),
@@ -40,6 +40,7 @@ const ANSWERS: [(&str, Kind); 29] = [
     ("List_GroupSample", Kind::GroupTelemetryList),
     ("NodeSample", Kind::NodeTelemetry),
     ("WaitedFor", Kind::WaitedFor),
+    ("Capture", Kind::Capture),
     ("Charts", Kind::Charts),
     ("List_ProblemItem", Kind::ProblemList),
     ("List_ProblemCodeItem", Kind::ProblemCodeList),
