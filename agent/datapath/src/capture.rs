@@ -16,6 +16,10 @@ const DEPTH: usize = 256;
 
 /// Waits for a packet of a group, or for none.
 pub(crate) fn arm(bpf: &Node, order: Option<&CaptureOrder>) -> Result<()> {
+    let lost = bpf.capturing().get(&CAPTURING)?.map_or(0, |entry| entry.lost);
+    if lost > 0 {
+        tracing::warn!(lost, "frames of a capture found no room in the ring buffer");
+    }
     // Nothing is armed while the rest of the entry changes.
     bpf.capturing().put(&CAPTURING, &types::canopy_capture::default())?;
     let Some(order) = order else { return Ok(()) };

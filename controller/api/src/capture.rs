@@ -77,7 +77,7 @@ pub struct Capture {
     pub hops: Vec<CaptureHop>,
     /// Nodes that do not capture: their agent is not connected, or of an earlier version.
     pub unable: Vec<String>,
-    /// Frames beyond the first 4096.
+    /// Places and frames beyond the first 4096.
     pub left: u64,
 }
 

@@ -16,7 +16,7 @@ use crate::principal::Principal;
 
 pub use anatomy::{CapturedField, FieldChange, InnerHeaders, OuterHeaders};
 
-/// Frames of one capture that are kept: those of a group with more branches are counted.
+/// Places and frames of one capture that are kept: what a larger tree has besides is counted.
 pub const MAX_FRAMES: usize = 4096;
 
 /// Where a group's packet is to be seen, and who can see it.
@@ -36,6 +36,8 @@ pub struct CapturePlan {
     pub able: Vec<String>,
     /// The others: their agent is not connected, or of an earlier version.
     pub unable: Vec<String>,
+    /// Places that are left out: those of the nodes behind the first [`MAX_FRAMES`] places.
+    pub left_out: u64,
 }
 
 /// Where a frame is to be seen.
@@ -138,7 +140,7 @@ pub struct Capture {
     frames: Vec<Option<CapturedFrame>>,
     /// Frames that are at none of them, with their node: the tree has changed meanwhile.
     elsewhere: Vec<(String, CapturedFrame)>,
-    /// Frames that are not kept.
+    /// Frames that are not kept, and places that are left out.
     pub left_out: u64,
 }
 
@@ -180,8 +182,8 @@ impl Capture {
         (armed, now): (UnixTime, Monotonic),
         by: Principal,
     ) -> Self {
-        let frames = vec![None; plan.places.len()];
-        Self { id, psn, within, armed, ends: now + within, by, plan, frames, elsewhere: Vec::new(), left_out: 0 }
+        let (frames, left_out) = (vec![None; plan.places.len()], plan.left_out);
+        Self { id, psn, within, armed, ends: now + within, by, plan, frames, elsewhere: Vec::new(), left_out }
     }
 
     /// Takes a frame of a node. The first one at a place stays.

@@ -930,7 +930,7 @@ export interface components {
             kind: "Capture";
             /**
              * Format: uint64
-             * @description Frames beyond the first 4096.
+             * @description Places and frames beyond the first 4096.
              */
             left: number;
             /**

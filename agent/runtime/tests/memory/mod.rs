@@ -3,7 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "shared by several test binaries")]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -86,11 +86,14 @@ struct Memory {
     groups: Arc<Mutex<Vec<GroupTelemetry>>>,
     queues_fail: Arc<AtomicBool>,
     captures: mpsc::UnboundedSender<Option<CaptureOrder>>,
+    /// Groups of the last reconcile: others cannot be captured.
+    configured: BTreeSet<GroupId>,
 }
 
 impl Datapath for Memory {
     async fn reconcile(&mut self, spec: &NodeSpec) -> Vec<ItemError> {
         let ledger = std::fs::read(&self.ledger).ok();
+        self.configured = spec.groups.keys().copied().collect();
         let _ = self.reconciles.send(Reconcile { at: Instant::now(), spec: spec.clone(), ledger });
         self.errors.lock().unwrap().pop_front().unwrap_or_default()
     }
@@ -110,6 +113,9 @@ impl Datapath for Memory {
     }
 
     fn capture(&mut self, order: Option<&CaptureOrder>) -> Result<(), DatapathError> {
+        if order.is_some_and(|order| !self.configured.contains(&order.group)) {
+            return Err(DatapathError { doing: "arming".into(), source: "no such group".into() });
+        }
         self.captures.send(order.copied()).map_err(|e| DatapathError { doing: "arming".into(), source: Box::new(e) })
     }
 
@@ -171,6 +177,7 @@ impl Agent {
             groups: Arc::clone(&groups),
             queues_fail: Arc::clone(&queues_fail),
             captures: captures_tx,
+            configured: BTreeSet::new(),
         };
         let exporter = Exporter::default();
         let parts = Parts {

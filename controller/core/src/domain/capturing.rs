@@ -12,8 +12,8 @@ use super::state::State;
 use crate::capture::{CapturePlan, Listed, Place, Seen};
 use crate::resource::Group;
 
-/// The places of a group's tree; `None` if it has none.
-pub(super) fn plan(state: &State, group: &Group) -> Option<CapturePlan> {
+/// The places of a group's tree, up to the node that has more than `most` before it; `None` if it has no tree.
+pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CapturePlan> {
     let tree = &group.plan()?.tree;
     let id = group.allocation.group_id;
     let root = &state.nodes[tree.nodes.first()?.node].spec;
@@ -27,6 +27,7 @@ pub(super) fn plan(state: &State, group: &Group) -> Option<CapturePlan> {
         places: Vec::new(),
         able: Vec::new(),
         unable: Vec::new(),
+        left_out: 0,
     };
     // The copy that arrives at each node.
     let mut sent: Vec<Option<usize>> = vec![None; tree.nodes.len()];
@@ -34,6 +35,10 @@ pub(super) fn plan(state: &State, group: &Group) -> Option<CapturePlan> {
         let node = &state.nodes[tree_node.node];
         let spec = &node.spec;
         let Some(program) = spec.groups.get(&id) else { continue };
+        if plan.places.len() >= most {
+            plan.left_out += 1 + program.branches.len() as u64;
+            continue;
+        }
         let captures = node.connected && node.status.as_ref().is_some_and(|s| s.minor_version >= MINOR_VERSION);
         if captures { &mut plan.able } else { &mut plan.unable }.push(spec.base.name.clone());
         let place = |port, seen, before| {

@@ -119,7 +119,7 @@ fn write(capture: &Capture, out: &mut dyn Write) -> Result<(), Failure> {
         table(out, &[], rows.collect())?;
     }
     if capture.left > 0 {
-        writeln!(out, "\n{} more frames are not kept", capture.left)?;
+        writeln!(out, "\n{} more places or frames are left out", capture.left)?;
     }
     if !capture.unable.is_empty() {
         writeln!(out, "{}", unable(capture))?;

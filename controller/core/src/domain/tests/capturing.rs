@@ -147,6 +147,16 @@ fn agents_that_cannot_capture_are_named() {
     assert_eq!(w.domain.capture_plan("absent"), None);
 }
 
+/// A tree with more places than are kept: the nodes behind them are not asked, and their places are counted.
+#[test]
+fn a_large_tree_is_cut_at_a_node_and_counted() {
+    let w = world();
+    let group = w.domain.state.groups.get("g").unwrap();
+    let plan = crate::domain::capturing::plan(&w.domain.state, group, 3).unwrap();
+    assert_eq!((plan.places.len(), plan.able.len(), plan.left_out), (4, 2, 2), "the edge's arrival and copy");
+    assert_eq!(armed(plan).left_out, 2);
+}
+
 #[test]
 fn every_octet_that_differs_has_its_field_and_its_cause() {
     let w = world();
