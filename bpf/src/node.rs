@@ -33,6 +33,8 @@ const ETH_ADDRESSES: usize = 12;
 
 /// Key of the single entry of the map `node`.
 pub const NODE: u32 = 0;
+/// Key of the single entry of the map `capturing`.
+pub const CAPTURING: u32 = 0;
 
 /// Operations of the control program on one group.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +174,8 @@ impl Node {
         eg_kept: plain(types::canopy_flow_key, types::canopy_flow),
         /// Counters of all other flows, by port.
         eg_flows: plain(types::canopy_flow_key, types::canopy_flow),
+        /// The capture that is armed, under [`CAPTURING`].
+        capturing: plain(u32, types::canopy_capture),
         /// Time of the last ACK, by its own addresses and DestQP.
         eg_acks: plain(types::canopy_flow_key, u64),
     }
@@ -261,6 +265,14 @@ impl Node {
     /// The map's handle cannot be duplicated.
     pub fn cms(&self) -> Result<MapHandle> {
         handle(&self.skel.maps.eg_cms)
+    }
+
+    /// Captured frames (`canopy_captured`).
+    ///
+    /// # Errors
+    /// The map's handle cannot be duplicated.
+    pub fn captured(&self) -> Result<MapHandle> {
+        handle(&self.skel.maps.captured)
     }
 
     /// Where the programs and maps are pinned.

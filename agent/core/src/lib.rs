@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
+use canopy_model::capture::{CaptureOrder, CapturedFrame};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
@@ -41,6 +42,12 @@ pub trait Datapath: Send {
 
     /// Packets that the queue of each interface dropped since it exists, by name; interfaces without a queue are missing.
     fn queue_drops(&mut self) -> Result<BTreeMap<String, u64>, DatapathError>;
+
+    /// Waits for a packet and captures it, or for none from now on. A packet that is waited for already is given up.
+    ///
+    /// # Errors
+    /// The group is not configured here, or the kernel refuses.
+    fn capture(&mut self, order: Option<&CaptureOrder>) -> Result<(), DatapathError>;
 
     /// Waits for the next event. Cancel safe.
     fn next_event(&mut self) -> impl Future<Output = DatapathEvent> + Send;
@@ -64,6 +71,8 @@ pub enum DatapathEvent {
     KernelChanged,
     /// An event for the operator.
     Event(Event),
+    /// A frame of the packet that is captured.
+    Captured(CapturedFrame),
 }
 
 /// A datapath operation failed.

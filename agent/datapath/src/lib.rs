@@ -8,6 +8,7 @@
 //! therefore survive the end of the agent.
 
 mod boundary;
+mod capture;
 mod cnp_windows;
 #[cfg(test)]
 mod differential;

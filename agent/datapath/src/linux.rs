@@ -16,12 +16,14 @@ use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_bpf::handover::Handover;
 use canopy_bpf::node::{Loaded, Node, types};
 use canopy_bpf::{Context, Result, chain};
+use canopy_model::capture::CaptureOrder;
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::telemetry::Event;
 
 use crate::boundary;
+use crate::capture::{self, Captured};
 use crate::cnp_windows::CnpWindows;
 use crate::egress::{Egress, GroupFlows, Queues, Watcher, WatcherConfig, report};
 use crate::events::{self, Events};
@@ -67,6 +69,7 @@ pub struct LinuxDatapath {
     netlink: Netlink,
     pub(crate) machine: Machine,
     events: Events,
+    captured: Captured,
     pub(crate) cnp_windows: CnpWindows,
     mroute_holder: MrouteHolder,
     /// Opened when the first receiver has to be solicited.
@@ -103,6 +106,7 @@ impl LinuxDatapath {
         let egress = Arc::new(Egress::new(Arc::clone(&bpf)));
         let watcher = Watcher::start(Arc::clone(&egress), options.congestion)?;
         let events = Events::open(&bpf)?;
+        let captured = Captured::open(&bpf)?;
         let cnp_windows = CnpWindows::open(Arc::clone(&bpf))?;
         let mroute_holder = MrouteHolder::new(options.hold_multicast);
         let mut pending_poll = tokio::time::interval(POLL_PENDING_ONLY);
@@ -124,6 +128,7 @@ impl LinuxDatapath {
             netlink,
             machine,
             events,
+            captured,
             cnp_windows,
             mroute_holder,
             solicitor: None,
@@ -398,6 +403,10 @@ impl Datapath for LinuxDatapath {
         Ok(named.collect())
     }
 
+    fn capture(&mut self, order: Option<&CaptureOrder>) -> Result<(), DatapathError> {
+        capture::arm(&self.bpf, order).map_err(datapath_error)
+    }
+
     async fn next_event(&mut self) -> DatapathEvent {
         loop {
             if let Some(event) = self.restored.pop_front() {
@@ -409,6 +418,12 @@ impl Datapath for LinuxDatapath {
                 _ = self.repeat.tick(), if self.groups.repeats() => self.groups.repeat_feedback(),
                 () = self.mroute_holder.ended() => return DatapathEvent::KernelChanged,
                 () = self.cnp_windows.close() => {}
+                raw = self.captured.next() => {
+                    let port = port_of(&self.names, raw.ifindex);
+                    if let Some(frame) = capture::report(&raw, port) {
+                        return DatapathEvent::Captured(frame);
+                    }
+                }
                 raw = self.events.next() => match events::is_other_mac(&raw) {
                     true => self.solicit(&raw),
                     false => return DatapathEvent::Event(events::report(&raw)),
@@ -478,6 +493,11 @@ fn kind(command: &NetCommand) -> ItemKind {
         NetCommand::AddNeighbour(..) | NetCommand::RemoveNeighbour(..) => ItemKind::Neighbour,
         NetCommand::Attach(_) | NetCommand::Guard(_) | NetCommand::Detach(_) => ItemKind::Program,
     }
+}
+
+/// Name of the interface, or its index where the last reconcile did not find it.
+fn port_of(names: &BTreeMap<u32, String>, ifindex: u32) -> String {
+    names.get(&ifindex).cloned().unwrap_or_else(|| format!("if{ifindex}"))
 }
 
 fn port_name(interfaces: &BTreeMap<String, Interface>, ifindex: u32) -> String {

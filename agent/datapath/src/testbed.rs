@@ -20,6 +20,7 @@ use canopy_agent_core::congestion::{FlowKey, FourTuple, Settings};
 use canopy_agent_core::{Datapath, DatapathEvent};
 use canopy_bpf::node::types;
 use canopy_model::addressing::AddressPlan;
+use canopy_model::capture::{CaptureOrder, CapturedFrame};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Qpn, TreeId};
 use canopy_model::node_spec::*;
@@ -414,6 +415,28 @@ impl Testbed {
         let Self { runtime, datapath, .. } = self;
         let wanted = async { while !is(&datapath.next_event().await) {} };
         runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), wanted).await }).is_ok()
+    }
+
+    /// Waits for the group's packet with this PSN, in the capture `id`.
+    pub fn capture(&mut self, id: u32, psn: u32) {
+        let order = CaptureOrder::new(id, self.group_id(), psn, canopy_model::capture::MAX_WITHIN);
+        ok(self.datapath.capture(Some(&ok(order))));
+    }
+
+    /// The next `count` captured frames; panics if one does not come within 10 s.
+    pub fn captured(&mut self, count: usize) -> Vec<CapturedFrame> {
+        let mut frames = Vec::new();
+        let Self { runtime, datapath, .. } = self;
+        let all = async {
+            while frames.len() < count {
+                if let DatapathEvent::Captured(frame) = datapath.next_event().await {
+                    frames.push(frame);
+                }
+            }
+        };
+        let came = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), all).await });
+        assert!(came.is_ok(), "{} of {count} frames: {frames:?}", frames.len());
+        frames
     }
 
     /// Drops by reason name, of the group, of the node and of its ports. The far ends of the ports are interfaces outside, and send MLD

@@ -18,6 +18,7 @@ use canopy_units::UnwrappedPsn;
 use crate::testbed::*;
 
 mod boundary;
+mod capture;
 mod completed_min;
 mod congestion;
 mod edges;

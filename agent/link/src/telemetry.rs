@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use canopy_model::capture::CapturedFrame;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::telemetry::{DropCount, Event, EventCode, GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_units::UnixTime;
@@ -17,8 +18,17 @@ pub(crate) use stream::run;
 const SAMPLES: usize = 4;
 /// Events held: they do not repeat, so they may wait out a longer outage.
 const EVENTS: usize = 256;
+/// Captured frames held: a packet and its copies to all branches, twice.
+const CAPTURED: usize = 258;
 /// Branches in one message, about 100 bytes each, so that no message nears the 4 MiB limit.
 const BRANCHES_PER_MESSAGE: usize = 8192;
+
+/// What is sent at once.
+struct Taken {
+    sample: TelemetrySample,
+    events: Vec<Event>,
+    captured: Vec<CapturedFrame>,
+}
 
 /// One reading of the datapath with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +63,7 @@ struct Shared {
 struct State {
     samples: VecDeque<TelemetrySample>,
     events: VecDeque<Event>,
+    captured: VecDeque<CapturedFrame>,
     dropped: u64,
     announced: u64,
 }
@@ -70,13 +81,19 @@ impl TelemetryQueue {
         self.shared.filled.notify_one();
     }
 
+    /// Queues a captured frame; never waits.
+    pub fn push_captured(&self, frame: CapturedFrame) {
+        self.with(|state| push_bounded(&mut state.captured, frame, CAPTURED, &mut state.dropped));
+        self.shared.filled.notify_one();
+    }
+
     /// Samples and events dropped so far because the controller did not take them.
     pub fn dropped(&self) -> u64 {
         self.with(|state| state.dropped)
     }
 
-    /// Waits for the oldest sample together with all events. Cancel safe: nothing is taken before it returns.
-    async fn pop(&self) -> (TelemetrySample, Vec<Event>) {
+    /// Waits for the oldest sample together with all events and captured frames. Cancel safe: nothing is taken before it returns.
+    async fn pop(&self) -> Taken {
         loop {
             if let Some(taken) = self.with(State::take) {
                 return taken;
@@ -92,11 +109,12 @@ impl TelemetryQueue {
 }
 
 impl State {
-    /// Events alone travel in a sample of their own, stamped with the newest event's time.
-    fn take(&mut self) -> Option<(TelemetrySample, Vec<Event>)> {
+    /// Events and captured frames alone travel in a sample of their own, stamped with the time of the newest.
+    fn take(&mut self) -> Option<Taken> {
         let newest_event = self.events.back().map(|event| event.time);
+        let newest = newest_event.or_else(|| self.captured.back().map(|frame| frame.time));
         let sample = self.samples.pop_front().or_else(|| {
-            newest_event.map(|time| TelemetrySample {
+            newest.map(|time| TelemetrySample {
                 time,
                 groups: vec![],
                 node_drops: vec![],
@@ -119,7 +137,7 @@ impl State {
                 reach: None,
             });
         }
-        Some((sample, events))
+        Some(Taken { sample, events, captured: self.captured.drain(..).collect() })
     }
 }
 

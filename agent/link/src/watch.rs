@@ -7,6 +7,7 @@ use std::time::Duration;
 use canopy_control::pb;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, UpdateError, apply_update};
+use canopy_model::capture::CaptureOrder;
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::Channel;
@@ -16,13 +17,19 @@ use crate::{Backoff, MAX_SPEC_BYTES, Random, Refusal, Session};
 /// How long the controller may take to open the stream. Silence later on is the keepalive's business.
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
 
+/// Where what the controller sends goes.
+pub(crate) struct News {
+    pub(crate) specs: watch::Sender<Option<Arc<HeldSpec>>>,
+    pub(crate) refusal: watch::Sender<Option<Refusal>>,
+    pub(crate) captures: watch::Sender<Option<CaptureOrder>>,
+    pub(crate) session: watch::Sender<Session>,
+}
+
 /// Follows the node's spec.
 pub(crate) struct Watcher {
     node: String,
     agent_version: String,
-    specs: watch::Sender<Option<Arc<HeldSpec>>>,
-    refusal: watch::Sender<Option<Refusal>>,
-    session: watch::Sender<Session>,
+    news: News,
     /// Pages of a snapshot that is not complete: the next stream continues it.
     staged: Option<Staged>,
     /// The last update did not fit what is held: ask for a snapshot instead of a delta.
@@ -41,25 +48,19 @@ enum Ended {
 }
 
 impl Watcher {
-    pub(crate) fn new(
-        node: String,
-        agent_version: String,
-        specs: watch::Sender<Option<Arc<HeldSpec>>>,
-        refusal: watch::Sender<Option<Refusal>>,
-        session: watch::Sender<Session>,
-    ) -> Self {
-        Self { node, agent_version, specs, refusal, session, staged: None, from_scratch: false }
+    pub(crate) fn new(node: String, agent_version: String, news: News) -> Self {
+        Self { node, agent_version, news, staged: None, from_scratch: false }
     }
 
     /// Watches until every receiver of the specs is dropped.
     pub(crate) async fn run(mut self, channel: Channel, random: Random) {
         let mut client = NodeServiceClient::new(channel).max_decoding_message_size(MAX_SPEC_BYTES);
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(15));
-        let unread = self.specs.clone();
+        let unread = self.news.specs.clone();
         let follow = async {
             loop {
                 let ended = self.session(&mut client, &mut backoff).await;
-                self.session.send_if_modified(|session| std::mem::take(&mut session.up));
+                self.news.session.send_if_modified(|session| std::mem::take(&mut session.up));
                 let delay = backoff.next_delay(random());
                 tracing::warn!(reason = %ended, retry_in = ?delay, "no longer following the controller");
                 tokio::time::sleep(delay).await;
@@ -80,7 +81,8 @@ impl Watcher {
             Err(_) => return Status::deadline_exceeded("the controller did not open the stream in time").into(),
         };
         tracing::info!("following the controller");
-        self.session
+        self.news
+            .session
             .send_modify(|session| *session = Session { opened: session.opened + 1, up: true, minor_version: 0 });
         loop {
             match stream.message().await {
@@ -98,7 +100,7 @@ impl Watcher {
     }
 
     fn request(&self) -> pb::WatchRequest {
-        let known = if self.from_scratch { None } else { self.specs.borrow().clone() };
+        let known = if self.from_scratch { None } else { self.news.specs.borrow().clone() };
         pb::WatchRequest {
             node: self.node.clone(),
             known_term: known.as_ref().map_or(0, |held| held.spec().term),
@@ -113,14 +115,15 @@ impl Watcher {
     /// Notes the minor version that both sides implement.
     fn agree(&self, minor_version: u32) {
         let minor_version = minor_version.min(MINOR_VERSION);
-        self.session
+        self.news
+            .session
             .send_if_modified(|session| std::mem::replace(&mut session.minor_version, minor_version) != minor_version);
     }
 
     /// Applies `update` to the known spec and publishes the result, or returns the reason for the refusal. A refusal changes
     /// neither the known spec nor the highest accepted term.
     fn accept(&mut self, update: pb::WatchResponse) -> Result<(), String> {
-        let known = self.specs.borrow().clone();
+        let known = self.news.specs.borrow().clone();
         // Whatever a controller sends gets into the log only as a trace.
         if update.traceparent.len() == 55 && update.traceparent.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
             tracing::info!(
@@ -130,6 +133,7 @@ impl Watcher {
                 "update of a traced request"
             );
         }
+        let capture = update.capture;
         let accepted = apply_update(known.as_deref(), &mut self.staged, update).map_err(|error| {
             // From a controller that is merely behind, a snapshot would be no better.
             let behind = matches!(error, UpdateError::LowerTerm { .. } | UpdateError::OlderGeneration { .. });
@@ -143,13 +147,14 @@ impl Watcher {
                 self.from_scratch = false;
                 self.stand(None);
                 let name = |held: &HeldSpec| (held.spec().term, held.spec().generation, held.digest());
-                self.specs.send_if_modified(|current| {
+                self.news.specs.send_if_modified(|current| {
                     let changed = current.as_deref().map(name) != Some(name(&held));
                     if changed {
                         *current = Some(Arc::from(held));
                     }
                     changed
                 });
+                self.arm(capture);
                 Ok(())
             }
             Err(detail) => {
@@ -159,9 +164,18 @@ impl Watcher {
         }
     }
 
+    /// Passes on a packet to capture. One that makes no sense is left out: it is no reason to give up the stream.
+    fn arm(&self, capture: Option<pb::Capture>) {
+        match capture.map(CaptureOrder::try_from) {
+            Some(Ok(order)) => _ = self.news.captures.send_replace(Some(order)),
+            Some(Err(error)) => tracing::warn!(%error, "the packet to capture is not valid"),
+            None => {}
+        }
+    }
+
     /// Sets the current refusal; receivers are notified only if it changed.
     fn stand(&self, refusal: Option<Refusal>) {
-        self.refusal.send_if_modified(|standing| {
+        self.news.refusal.send_if_modified(|standing| {
             let changed = *standing != refusal;
             *standing = refusal;
             changed

@@ -88,6 +88,8 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
         sampling_failed: false,
         stalls: StallWatch::new(Instant::now()),
         hosts: HostWatch::new(Instant::now()),
+        capture_ends: None,
+        is_armed: false,
     };
     // Static forwarding: the ledger's spec needs no controller.
     if agent.stored.is_some() {
@@ -96,6 +98,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
     }
     tokio::pin!(shutdown);
     loop {
+        let capture_ends = agent.capture_ends;
         let (due, sample_due, host_due) = (agent.schedule.due(), agent.stalls.due(), agent.hosts.due());
         // In this order, so that a flood of kernel events starves nothing.
         tokio::select! {
@@ -111,6 +114,11 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
                 changed.map_err(|_| LinkGone)?;
                 agent.refused();
             }
+            changed = agent.parts.link.captures.changed() => {
+                changed.map_err(|_| LinkGone)?;
+                agent.arm();
+            }
+            () = tokio::time::sleep_until(capture_ends.unwrap_or_else(Instant::now)), if capture_ends.is_some() => agent.disarm(),
             changed = agent.parts.link.session.changed() => {
                 changed.map_err(|_| LinkGone)?;
                 let session = *agent.parts.link.session.borrow_and_update();
@@ -128,6 +136,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
             event = agent.parts.datapath.next_event() => match event {
                 DatapathEvent::KernelChanged => agent.schedule.kernel_changed(Instant::now()),
                 DatapathEvent::Event(event) => agent.emit(event),
+                DatapathEvent::Captured(frame) => agent.parts.link.telemetry.push_captured(frame),
             },
         }
     }
@@ -153,6 +162,10 @@ struct Agent<D> {
     sampling_failed: bool,
     stalls: StallWatch,
     hosts: HostWatch,
+    /// When the packet that is waited for is given up.
+    capture_ends: Option<Instant>,
+    /// The programs wait for it.
+    is_armed: bool,
 }
 
 impl<D: Datapath> Agent<D> {
@@ -181,6 +194,10 @@ impl<D: Datapath> Agent<D> {
         }
         self.item_errors = errors;
         self.observed = observed;
+        // An order may arrive together with the group's program.
+        if !self.is_armed && self.capture_ends.is_some() {
+            self.arm_now();
+        }
         self.report();
         self.is_ready();
     }
@@ -231,6 +248,31 @@ impl<D: Datapath> Agent<D> {
             });
         }
         self.report();
+    }
+
+    /// Waits for the packet that the controller named.
+    fn arm(&mut self) {
+        let order = *self.parts.link.captures.borrow_and_update();
+        self.capture_ends = order.map(|order| Instant::now() + order.within);
+        self.arm_now();
+    }
+
+    fn arm_now(&mut self) {
+        let Some(order) = *self.parts.link.captures.borrow() else { return };
+        let (id, group, psn) = (order.id, order.group, order.psn);
+        let armed = self.parts.datapath.capture(Some(&order));
+        self.is_armed = armed.is_ok();
+        match armed {
+            Ok(()) => tracing::info!(id, %group, %psn, "capturing a packet"),
+            Err(error) => tracing::warn!(id, %group, %psn, error = with_causes(&error), "cannot capture a packet"),
+        }
+    }
+
+    fn disarm(&mut self) {
+        self.capture_ends = None;
+        if let Err(error) = self.parts.datapath.capture(None) {
+            tracing::warn!(error = with_causes(&error), "cannot end the capture of a packet");
+        }
     }
 
     async fn sample(&mut self) {

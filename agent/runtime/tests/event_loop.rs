@@ -14,6 +14,7 @@ use canopy_agent_link::{Refusal, Session, Worker, channels};
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_control::HeldSpec;
 use canopy_daemon::notify::{Notifier, State};
+use canopy_model::capture::CaptureOrder;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
 use canopy_testkit::controller::soon;
@@ -69,6 +70,25 @@ async fn a_spec_is_in_the_ledger_before_it_is_in_the_kernel() {
     }
     agent.stop().await;
     assert_eq!(stored(dir.path()), Some(spec(1, 3, &[3])));
+}
+
+/// The order to capture and the group's program travel together: whichever the loop takes first.
+#[tokio::test(start_paused = true)]
+async fn a_packet_of_a_group_that_is_not_configured_yet_is_waited_for_once_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut agent, worker) = start(dir.path());
+    push(&worker, spec(1, 1, &[1]));
+    reconcile(&mut agent).await;
+    let order = CaptureOrder::new(7, 2, 0x123, Duration::from_secs(5)).unwrap();
+    worker.captures.send_replace(Some(order));
+    push(&worker, spec(1, 2, &[1, 2]));
+    reconcile(&mut agent).await;
+    assert_eq!(soon("an order", agent.kernel.captures.recv()).await.unwrap(), Some(order));
+    assert_eq!(soon("the end", agent.kernel.captures.recv()).await.unwrap(), None);
+    // What was given up is not waited for again.
+    push(&worker, spec(1, 3, &[2]));
+    reconcile(&mut agent).await;
+    agent.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,13 +8,16 @@ mod memory;
 use std::path::Path;
 use std::sync::Arc;
 
+use canopy_agent_core::DatapathEvent;
 use canopy_agent_link::{Target, channels};
 use canopy_control::{HeldSpec, Items, delta_response, pb, snapshot_responses};
 use canopy_daemon::notify::Notifier;
+use canopy_model::capture::{CaptureDirection, CapturedFrame, INNER};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::node_spec::NodeSpec;
 use canopy_testkit::controller::{Controller, soon};
 use canopy_testkit::spec::{delta, snapshot, spec};
+use canopy_units::UnixTime;
 use memory::{Agent, group};
 
 fn start(dir: &Path) -> Agent {
@@ -102,6 +105,46 @@ async fn a_restarted_controller_with_a_lower_term_is_refused_even_after_the_agen
     assert!(event.detail.contains("term 4"), "{}", event.detail);
     watch.send(snapshot(&spec(6, 3, &[3]))).await;
     assert_eq!(reconciled(&mut agent, 1).await, 3);
+    agent.stop().await;
+}
+
+/// The order travels with an empty delta, which is all that an agent sees that does not know captures.
+#[tokio::test]
+async fn a_packet_is_captured_for_the_controller_and_given_up_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut controller = Controller::start(&dir.path().join("controller.sock"));
+    let mut agent = start(dir.path());
+    let spec = spec(3, 1, &[1]);
+    let watch = controller.watch().await;
+    watch.send(snapshot(&spec)).await;
+    assert_eq!(reconciled(&mut agent, 0).await, 1);
+    let armed = |id| pb::WatchResponse {
+        capture: Some(pb::Capture { id, group_id: 1, psn: 0x123, within_ns: 100_000_000 }),
+        ..delta(&spec, &spec)
+    };
+    // One that names no capture changes nothing, and the stream stays open.
+    watch.send(armed(0)).await;
+    watch.send(armed(7)).await;
+    let order = soon("an order", agent.kernel.captures.recv()).await.unwrap().unwrap();
+    assert_eq!((order.id.get(), order.group.get(), order.psn.get()), (7, 1, 0x123));
+    let frame = CapturedFrame {
+        id: order.id,
+        direction: CaptureDirection::In,
+        port: "eth1".into(),
+        time: UnixTime::from_nanos(5),
+        length: 100,
+        inner_at: 14,
+        head: vec![1; 74],
+        inner: [2; INNER],
+    };
+    agent.kernel.events.send(DatapathEvent::Captured(frame.clone())).unwrap();
+    let sent = loop {
+        if let Some(sent) = controller.sample().await.captured.pop() {
+            break sent;
+        }
+    };
+    assert_eq!(sent, (&frame).into());
+    assert_eq!(soon("the end", agent.kernel.captures.recv()).await.unwrap(), None);
     agent.stop().await;
 }
 

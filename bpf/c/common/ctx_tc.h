@@ -22,6 +22,7 @@ enum ctx_verdict {
  */
 enum ctx_word {
 	CTX_GROUP = 0,			/* dispatch to a role: the group's identifier */
+	CTX_CAPTURE = 3,		/* forwarding to egress, of copies only: the capture that they are part of, or 0 */
 	CTX_COPY = 4,			/* forwarding to egress: COPY_OF_GROUP */
 };
 

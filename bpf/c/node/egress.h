@@ -6,6 +6,7 @@
  *   every data packet       -> counted per port, and per flow unless it is a group's copy at a short queue
  *   depth above K_min       -> CE on ECN-capable packets, and an event that wakes the agent
  *   RDMA-CM with a QPN      -> an event, from which the agent learns the source QP of a flow
+ *   copy that is captured   -> an event with its headers, as it leaves
  *
  * The program never drops or delays a packet.
  */
@@ -13,6 +14,7 @@
 #define CANOPY_EGRESS_H
 
 #include "../common/ctx_tc.h"
+#include "capture.h"
 #include "cm.h"
 #include "depth.h"
 #include "drop.h"
@@ -142,8 +144,8 @@ static __always_inline bool is_congested(__u32 port, __u64 depth, const struct c
 	return *limits && depth > (*limits)->k_min;
 }
 
-SEC("tc")
-int canopy_egress(struct __sk_buff *skb)
+/* Counts a data packet, and marks it if its queue is above K_min. */
+static __always_inline void count_and_mark(struct __sk_buff *skb)
 {
 	const struct canopy_limits *limits = NULL;
 	bool copy = ctx_is_copy(skb), congested;
@@ -154,8 +156,6 @@ int canopy_egress(struct __sk_buff *skb)
 	struct found at = {};
 	enum passing passing;
 
-	if (skb->protocol != bpf_htons(ETH_IPV6))
-		return CTX_NEXT;
 	if (!copy) {
 		passing = find_flow(skb, &key, &at);
 		if (passing == PASSING_CM)
@@ -163,11 +163,11 @@ int canopy_egress(struct __sk_buff *skb)
 		if (passing == PASSING_ACK)
 			note_ack(&key, bpf_ktime_get_ns());
 		if (passing != PASSING_DATA)
-			return CTX_NEXT;
+			return;
 	}
 	stats = stats_of(port);
 	if (!stats)
-		return CTX_NEXT;
+		return;
 	/* A GSO buffer is several packets. */
 	packets = skb->gso_segs ?: 1;
 	depth = count_and_measure(skb, stats, packets);
@@ -175,15 +175,24 @@ int canopy_egress(struct __sk_buff *skb)
 	if (copy && !congested) {
 		if (arrived_marked(skb))
 			stats->ce += packets;
-		return CTX_NEXT;
+		return;
 	}
 	if (copy && find_flow(skb, &key, &at) != PASSING_DATA)
-		return CTX_NEXT;
+		return;
 	now = bpf_ktime_get_ns();
 	key.ifindex = port;
 	count_flow(skb, &key, &at, stats, congested, packets, now);
 	if (congested)
 		wake(port, stats, limits, depth, now);
+}
+
+SEC("tc")
+int canopy_egress(struct __sk_buff *skb)
+{
+	if (skb->protocol == bpf_htons(ETH_IPV6)) {
+		count_and_mark(skb);
+		capture_copy(skb);
+	}
 	return CTX_NEXT;
 }
 

@@ -4,6 +4,7 @@
 #define CANOPY_FORWARD_H
 
 #include "aggregate.h"
+#include "capture.h"
 #include "copy.h"
 #include "event.h"
 
@@ -67,6 +68,7 @@ int canopy_forward(struct __sk_buff *skb)
 	s = bpf_map_lookup_elem(&states, &d->group_id);
 	if (!s)
 		return count_drop(d->group_id, DROP_STATE_MISSING);
+	capture_arrival(skb, d);
 	drop = account(d, s, &to);
 	if (drop)
 		return count_drop(d->group_id, drop);

@@ -95,6 +95,22 @@ PINNED_RING(eg_events, 1 << 16);
 PINNED_RING(eg_cms, 1 << 16);
 
 /*
+ * The capture that is armed, and what it got. Not pinned: nothing stays armed when an agent starts.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct canopy_capture);
+} capturing SEC(".maps");
+
+/* struct canopy_captured: room for a packet and its copies to all branches. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 16);
+} captured SEC(".maps");
+
+/*
  * The decision about the packet that this processor is working on: from a role to canopy_forward. Pinned, because loading replaces
  * the programs of the roles one by one: a new role and an old canopy_forward must mean the same entry.
  */

@@ -450,6 +450,46 @@ struct canopy_cm {
 	__u32 pad;
 };
 
+/* Octets from the start of a frame that a capture has at most. */
+#define CANOPY_CAPTURE_HEAD 192
+/* Octets of the innermost headers: IPv6, UDP and BTH. */
+#define CANOPY_CAPTURE_INNER 60
+
+enum canopy_capture_direction {
+	CAPTURE_IN = 1,			/* as it arrived, before the node changed it */
+	CAPTURE_OUT = 2,		/* a copy, as it leaves */
+};
+
+/* One packet of a group that is captured, at arrival and per copy; one entry, and nothing is armed while its group is 0. */
+struct canopy_capture {
+	__u32 group_id;			/* 0 while the rest is written */
+	__u32 id;			/* names the capture; not 0 */
+	__u32 psn;			/* as the source sent it */
+	__u32 dqpn;
+	struct canopy_addr proxy;
+	__u32 flags;			/* GROUP_ */
+	__u32 pad;
+	__u32 taken;			/* the packet arrived: a retransmission is not captured. Written by the program */
+	__u32 lost;			/* frames for which the ring buffer had no room. Written by the program */
+};
+
+/*
+ * Event: the headers of a captured frame. They end with the BTH: neither the payload nor what is next to it, a RETH with its R_Key, is
+ * ever read. The innermost headers are there on their own because long SRHs push them behind the first octets.
+ */
+struct canopy_captured {
+	__u64 time_ns;			/* CLOCK_MONOTONIC */
+	__u32 id;			/* of the capture */
+	__u32 direction;		/* CAPTURE_ */
+	__u32 ifindex;
+	__u32 length;			/* of the whole frame */
+	__u32 inner_at;			/* where the innermost IPv6 header is in the frame */
+	__u32 head_len;			/* valid octets of `head` */
+	__u8 head[CANOPY_CAPTURE_HEAD];
+	__u8 inner[CANOPY_CAPTURE_INNER];
+	__u32 pad;
+};
+
 /* Anchor: BTF has only types that something uses, and the agent reads the closed sets from BTF. */
 struct canopy_sets {
 	enum canopy_drop drop;
@@ -464,6 +504,7 @@ struct canopy_sets {
 	enum canopy_join_flag join_flag;
 	enum canopy_depth_source depth_source;
 	enum canopy_cm_kind cm_kind;
+	enum canopy_capture_direction capture_direction;
 };
 
 const volatile struct canopy_sets canopy_sets = {};

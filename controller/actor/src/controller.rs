@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::CommandError;
 use crate::attempts::Attempts;
+use crate::captures::CaptureBook;
 use crate::charts::ChartState;
 use crate::commit::Commit;
 use crate::commit_times::CommitTimes;
@@ -88,6 +89,7 @@ pub(crate) struct Shared {
     traces: Traces,
     keys: KeyCounts,
     events: Events,
+    captures: CaptureBook,
     health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
     moves: Moves,
@@ -159,6 +161,7 @@ impl Controller {
             keys: KeyCounts::default(),
             events,
             journal_readers: Semaphore::new(1),
+            captures: CaptureBook::default(),
         }))
     }
 
@@ -439,6 +442,10 @@ impl Controller {
 
     pub(crate) fn traces_of_requests(&self) -> &Traces {
         &self.0.traces
+    }
+
+    pub(crate) fn captures(&self) -> &CaptureBook {
+        &self.0.captures
     }
 
     pub(crate) fn incident_state(&self) -> &IncidentState {

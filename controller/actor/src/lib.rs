@@ -14,6 +14,7 @@
 
 mod attempts;
 pub mod books;
+pub mod captures;
 pub mod charts;
 pub mod commit;
 pub mod commit_times;

@@ -8,7 +8,7 @@
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
 //!   operators wrote.
 //! - [`sign_in`]: the way of a browser into the API.
-//! - [`chart`], [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
+//! - [`capture`], [`chart`], [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
 
 /// Implements `From` for a type of this API and the domain's type of the same name, which has the same fields: those in
 /// the first braces are moved, those in the second are converted. A field that one of the two lacks does not compile.
@@ -32,6 +32,7 @@ macro_rules! from_fields {
     };
 }
 
+pub mod capture;
 pub mod chart;
 pub mod check;
 pub mod commit;

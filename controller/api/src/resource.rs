@@ -81,6 +81,8 @@ pub enum Kind {
     Charts,
     /// [`crate::waited::WaitedFor`].
     WaitedFor,
+    /// [`crate::capture::Capture`].
+    Capture,
     /// A list of [`crate::health::ProblemItem`].
     ProblemList,
     /// A list of [`crate::health::ProblemCodeItem`].

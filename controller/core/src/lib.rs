@@ -24,6 +24,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 pub mod audit;
+pub mod capture;
 pub mod chart;
 pub mod command;
 pub mod condition;

@@ -46,6 +46,10 @@ pub enum Command {
     Why(WhyArgs),
     /// Show the receivers that the source of a group waits for, with their shares of the last 5 to 10 s.
     Top(TopArgs),
+    /// Capture one packet of a group at every hop, and show its headers and what each node changed in them.
+    ///
+    /// Frames are captured up to the end of their BTH, at most 192 octets: never the payload, and no R_Key.
+    Packet(PacketArgs),
     /// Print what a problem's code means and what to do, or what a field of a resource is; without an argument, list all codes.
     Explain {
         /// Code, as in `get problems`; or a kind with or without fields, as in group.spec.pathMtu.
@@ -431,6 +435,35 @@ pub struct TopArgs {
     /// The API's JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `packet`.
+#[derive(Args)]
+pub struct PacketArgs {
+    /// The group's name.
+    pub group: String,
+    /// PSN of the packet, as the source sends it; without it, one that the source is about to send.
+    #[arg(long)]
+    pub psn: Option<u32>,
+    /// How long to wait for a packet, for example 15s. One capture waits for 5s; without --psn others follow while the source sends.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
+    pub timeout: Duration,
+    /// Write the frames to this file as pcapng, with an interface for each node, port and direction.
+    #[arg(long, value_name = "FILE")]
+    pub pcapng: Option<std::path::PathBuf>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: PacketOutput,
+}
+
+/// Formats of `packet`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PacketOutput {
+    /// For a terminal.
+    #[default]
+    Text,
+    /// The API's JSON.
+    Json,
 }
 
 /// Kinds of `top`.

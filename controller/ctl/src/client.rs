@@ -152,6 +152,14 @@ impl Client {
         parse(doing, &self.succeed(doing, method, &format!("{path}?dryRun=true"), body).await?)
     }
 
+    /// A GET whose answer may be anything; `doing` is the prefix of the error message.
+    ///
+    /// # Errors
+    /// The controller cannot be reached or refused the request.
+    pub async fn octets(&self, doing: &str, path: &str) -> Result<Bytes, Failure> {
+        self.succeed(doing, Method::GET, path, None).await
+    }
+
     async fn succeed(&self, doing: &str, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes, Failure> {
         let answer = self.send(method, path, body).await.map_err(|e| Failure::new(e.exit, format!("{doing}: {e}")))?;
         if !(200..300).contains(&answer.status) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use canopy_control::items::MAX_PAGE_OCTETS;
 use canopy_control::pb::{WatchRequest, WatchResponse};
 use canopy_control::{Items, Position, delta_response, page_response};
+use canopy_model::capture::CaptureOrder;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId};
 use canopy_model::node_spec::NodeSpec;
@@ -70,6 +71,12 @@ impl Content {
         }
         let here = |(digest, position): &(SpecDigest, Position)| (*digest == self.items.digest()).then_some(*position);
         self.snapshot(known.resume.as_ref().and_then(here).unwrap_or_default())
+    }
+
+    /// The empty delta with a packet to capture: a node that does not know captures takes it as a confirmation.
+    pub(crate) fn with_capture(&self, order: &CaptureOrder) -> WatchResponse {
+        let confirmed = delta_response((self.spec.term, self.spec.generation), &self.items, &self.items);
+        WatchResponse { capture: Some(order.into()), ..confirmed }
     }
 
     /// Advances to `next`; returns the delta or the snapshot that updates a node to it.

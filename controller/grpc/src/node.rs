@@ -16,10 +16,11 @@ use canopy_controller_actor::events::{Code as EventKind, Event};
 use canopy_controller_actor::telemetry::NodeTelemetry;
 use canopy_controller_core::LateNews;
 use canopy_model::FieldError;
+use canopy_model::capture::CapturedFrame;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId, check_name};
-use canopy_model::node_spec::NodeSpec;
+use canopy_model::node_spec::{MAX_BRANCHES, NodeSpec};
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
 use canopy_model::telemetry::{EventCode, GroupTelemetry, LateState, LinkLoss, LinkRtt};
 use canopy_units::UnixTime;
@@ -37,6 +38,9 @@ use crate::peer::peer;
 const MAX_ERRORS: usize = 256;
 /// Events taken from one telemetry message.
 const MAX_EVENTS: usize = 256;
+
+/// Captured frames taken from one telemetry message: a packet and its copies to all branches, twice.
+const MAX_CAPTURED: usize = 2 * (MAX_BRANCHES + 1);
 
 /// Ports taken from one telemetry message: more than a node has.
 const MAX_PORTS: usize = 4096;
@@ -84,6 +88,7 @@ impl NodeService for Nodes {
             tracing::info!(term, generation, %digest, minor_version, "agent connected");
         });
         let minor_version = minor_version.min(MINOR_VERSION);
+        let mut orders = self.controller.capture_orders(&node);
         let stream = async_stream::stream! {
             // Dropped with the stream, whether server or agent ends it.
             let _connection = connection;
@@ -100,6 +105,10 @@ impl NodeService for Nodes {
             loop {
                 let changed = tokio::select! {
                     changed = specs.changed() => changed,
+                    order = orders.next() => {
+                        yield Ok(WatchResponse { minor_version, ..content.with_capture(&order) });
+                        continue;
+                    }
                     () = closed(&mut closing) => { yield Err(error::stopping()); return; }
                 };
                 if changed.is_err() {
@@ -263,6 +272,15 @@ impl Nodes {
         self.controller.chart_links(&node, taken, &losses, &rtts, &queues);
         if has_queues {
             self.controller.queues(&node, queues);
+        }
+        let mut captured = Vec::new();
+        for (i, wire) in sample.captured.into_iter().take(MAX_CAPTURED).enumerate() {
+            let frame = CapturedFrame::try_from(wire)
+                .map_err(|e| error::field(FieldError::new(format!("captured[{i}].{}", e.field), e.detail)))?;
+            captured.push(frame);
+        }
+        if !captured.is_empty() {
+            self.controller.captured(&node, captured);
         }
         let received = sample.events.len();
         for (i, wire) in sample.events.into_iter().take(MAX_EVENTS).enumerate() {

@@ -20,8 +20,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, incidents, links, members, nodes,
-    problems, sign_in, silences, telemetry, topology, validate, waited,
+    captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, incidents, links,
+    members, nodes, problems, sign_in, silences, telemetry, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -58,6 +58,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(members::get, members::put, members::delete))
         .routes(routes!(telemetry::group))
         .routes(routes!(waited::get))
+        .routes(routes!(captures::create))
+        .routes(routes!(captures::get))
         .routes(routes!(hmac::get))
         .routes(routes!(hmac::rotate))
         .routes(routes!(controllers::list))

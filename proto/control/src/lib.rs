@@ -20,6 +20,7 @@ pub mod staged;
 pub mod update;
 pub mod update_error;
 
+mod capture;
 mod congestion;
 mod digest;
 mod field;

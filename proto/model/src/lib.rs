@@ -13,10 +13,12 @@
 //! - [`status`]: reports of nodes and status of groups.
 //! - [`reach`]: what the host of a stalled receiver answers.
 //! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
+//! - [`capture`]: one packet of a group, captured.
 //! - [`rfc3339`]: times that operators write.
 //! - [`instruction`]: what a Long-haul CNP asks of a source, and why.
 
 pub mod addressing;
+pub mod capture;
 pub mod congestion;
 pub mod digest;
 pub mod drain;

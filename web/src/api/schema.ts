@@ -235,6 +235,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/groups/{group}/captures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Captures one packet of a group: the one with `psn`, or one that the source is about to send. One capture runs at a time. */
+        post: operations["createCapture"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/groups/{group}/captures/{capture}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A capture as it is now. With `format=pcapng` the frames that are there, with one interface for each node, port and direction. */
+        get: operations["getCapture"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/groups/{group}/members": {
         parameters: {
             query?: never;
@@ -919,6 +953,187 @@ export interface components {
             port: string;
             qpn?: components["schemas"]["Qpn"] | null;
         };
+        /**
+         * @description One packet of a group, as every node of its tree saw it. Kept in memory only, the last 32.
+         *
+         *     A frame is captured up to the end of its BTH, at most 192 octets: never of the payload, and no RETH with its R_Key.
+         */
+        Capture: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * Format: uint64
+             * @description When, nanoseconds since the Unix epoch.
+             */
+            armedUnixNs: number;
+            /** @description Who armed it. */
+            by: string;
+            /** @description The group. */
+            group: string;
+            /** @description Every place of the tree in its order, headend first: at each node the arrival, then the copies. */
+            hops: components["schemas"]["CaptureHop"][];
+            /** @description Names the capture. */
+            id: string;
+            /**
+             * @description `Capture`.
+             * @enum {string}
+             */
+            kind: "Capture";
+            /**
+             * Format: uint64
+             * @description Places and frames beyond the first 4096.
+             */
+            left: number;
+            /**
+             * Format: uint32
+             * @description PSN of the packet, as the source sends it.
+             */
+            psn: number;
+            /**
+             * Format: uint64
+             * @description PSNs that the source sent since then, as the headend reports it; `null` while it does not.
+             */
+            sent?: number | null;
+            /** @description How far it is. */
+            state: components["schemas"]["CaptureState"];
+            /** @description Nodes that do not capture: their agent is not connected, or of an earlier version. */
+            unable: string[];
+            /**
+             * Format: uint64
+             * @description How long the packet is waited for, in nanoseconds.
+             */
+            withinNs: number;
+        };
+        /** @description A field that is different from the place before. */
+        CaptureChange: {
+            /** @description What it is; empty where it is gone. */
+            after: string;
+            /**
+             * Format: uint32
+             * @description Where it is in this frame.
+             */
+            at: number;
+            /** @description What it was, in hexadecimal digits; empty where it is new. */
+            before: string;
+            /** @description The field, or headers as a whole. */
+            field: string;
+            /** @description Who changed it, and why. */
+            why: string;
+        };
+        /**
+         * @description Whether a frame arrived or left.
+         * @enum {string}
+         */
+        CaptureDirection: "in" | "out";
+        /** @description A frame that a node saw. */
+        CaptureFrame: {
+            /** @description What is different from the place before: from the node's own arrival, or from what the parent sent. */
+            changes: components["schemas"]["CaptureChange"][];
+            /**
+             * Format: uint32
+             * @description Destination QP.
+             */
+            destQp: number;
+            /** @description Innermost Destination Address. */
+            destination: string;
+            /** @description The first octets up to the end of the BTH, at most 192, in hexadecimal digits. */
+            head: string;
+            /**
+             * Format: uint32
+             * @description Its Hop Limit.
+             */
+            hopLimit: number;
+            /** @description The innermost headers (IPv6, UDP, BTH), which may be behind the first 192 octets, in hexadecimal digits. */
+            inner: string;
+            /**
+             * Format: uint32
+             * @description Where the innermost IPv6 header is in the frame.
+             */
+            innerAt: number;
+            /**
+             * Format: uint32
+             * @description Octets of the whole frame.
+             */
+            lengthBytes: number;
+            /**
+             * Format: uint32
+             * @description OpCode of the BTH.
+             */
+            opcode: number;
+            outer?: components["schemas"]["CaptureOuter"] | null;
+            /**
+             * Format: uint32
+             * @description PSN.
+             */
+            psn: number;
+            /** @description Innermost Source Address. */
+            source: string;
+            /**
+             * Format: uint64
+             * @description When, on the node's clock, nanoseconds since the Unix epoch.
+             */
+            timeUnixNs: number;
+            /**
+             * Format: uint32
+             * @description Its Traffic Class, with the ECN field.
+             */
+            trafficClass: number;
+        };
+        /** @description A place where the packet is to be seen. */
+        CaptureHop: {
+            /** @description Whether it arrives there or leaves. */
+            direction: components["schemas"]["CaptureDirection"];
+            frame?: components["schemas"]["CaptureFrame"] | null;
+            /** @description The node. */
+            node: string;
+            /** @description Node or host at the far end; `null` for a frame that the tree has no place for. */
+            peer?: string | null;
+            /** @description The port. */
+            port: string;
+        };
+        /** @description The encapsulation of a frame. */
+        CaptureOuter: {
+            /** @description Outer Destination Address. */
+            destination: string;
+            /**
+             * Format: uint32
+             * @description Outer Hop Limit.
+             */
+            hopLimit: number;
+            /**
+             * Format: uint32
+             * @description Segments Left of the SRH.
+             */
+            segmentsLeft: number;
+            /** @description Outer Source Address. */
+            source: string;
+            /**
+             * Format: uint32
+             * @description Outer Traffic Class.
+             */
+            trafficClass: number;
+        };
+        /** @description What to capture. */
+        CaptureRequest: {
+            /**
+             * Format: uint32
+             * @description PSN of the packet, as the source sends it. Left out: one that the source is about to send.
+             */
+            psn?: number | null;
+            /**
+             * Format: uint32
+             * @description How long the packet is waited for, 1 to 5 seconds; 5 when left out.
+             */
+            withinSeconds?: number | null;
+        };
+        /**
+         * @description How far a capture is.
+         * @enum {string}
+         */
+        CaptureState: "armed" | "complete" | "expired";
         /** @description One series. */
         ChartSeries: {
             /** @description Of what: `fleet`, `group/G`, `branch/G/NODE/ADDRESS`, `link/NODE/PORT` or `node/NODE`. */
@@ -6171,6 +6386,212 @@ export interface operations {
             };
             /** @description the store is full */
             507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createCapture: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CaptureRequest"];
+            };
+        };
+        responses: {
+            /** @description armed; see the Location header */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Capture"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such group */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description another capture runs, or no data can pass, or no agent of the tree captures */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getCapture: {
+        parameters: {
+            query?: {
+                /** @description `json` when left out; `pcapng` has an interface for each node, port and direction. */
+                format?: "json" | "pcapng";
+            };
+            header?: never;
+            path: {
+                group: string;
+                capture: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the capture */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Capture"];
+                    "application/vnd.tcpdump.pcap": string;
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such capture is kept */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

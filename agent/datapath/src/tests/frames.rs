@@ -16,9 +16,9 @@ use crate::testbed::*;
 const ETHERNET: usize = 14;
 const IPV6: usize = 40;
 /// Link-layer addresses of the frames that are sent here: to all, so that every port takes them.
-const FOR_ALL: [u8; 12] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 9];
+pub(super) const FOR_ALL: [u8; 12] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 9];
 
-fn frame(packet: &[u8]) -> Vec<u8> {
+pub(super) fn frame(packet: &[u8]) -> Vec<u8> {
     [&FOR_ALL[..], &[0x86, 0xDD], packet].concat()
 }
 
@@ -46,7 +46,7 @@ fn fill_checksums_in(port: &str) {
     assert!(out.status.success(), "ethtool -K {port} tx off: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-fn tap(bed: &Testbed, port: &str) -> Tap {
+pub(super) fn tap(bed: &Testbed, port: &str) -> Tap {
     Tap::open(bed.ifindex(&format!("{port}p")))
 }
 
@@ -54,11 +54,11 @@ fn far(bed: &Testbed, port: &str) -> PacketSocket {
     PacketSocket::open(bed.ifindex(&format!("{port}p")))
 }
 
-fn is_roce(packet: &[u8]) -> bool {
+pub(super) fn is_roce(packet: &[u8]) -> bool {
     RoceFrame::parse(packet).is_ok()
 }
 
-fn is_encapsulated(packet: &[u8]) -> bool {
+pub(super) fn is_encapsulated(packet: &[u8]) -> bool {
     packet[6] == 43
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use canopy_control::pb;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_model::congestion::PortCongestion;
-use canopy_model::telemetry::{Event, GroupTelemetry};
+use canopy_model::telemetry::GroupTelemetry;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 
-use super::{BRANCHES_PER_MESSAGE, TelemetryQueue, TelemetrySample};
+use super::{BRANCHES_PER_MESSAGE, Taken, TelemetryQueue};
 use crate::{Backoff, MAX_SENT_BYTES, Random, Session, brief};
 
 /// Streams while a session is up; ends when `session`'s sender is gone. What is on its way when a connection
@@ -55,8 +55,8 @@ pub(crate) async fn run(
 /// Moves queue entries into the stream as fast as it takes them.
 async fn feed(node: &str, queue: &TelemetryQueue, stream: &mpsc::Sender<pb::StreamTelemetryRequest>) -> Infallible {
     while let Ok(mut permit) = stream.reserve().await {
-        let (sample, events) = queue.pop().await;
-        for message in messages(node, sample, events) {
+        let taken = queue.pop().await;
+        for message in messages(node, taken) {
             permit.send(message);
             permit = match stream.reserve().await {
                 Ok(next) => next,
@@ -68,9 +68,9 @@ async fn feed(node: &str, queue: &TelemetryQueue, stream: &mpsc::Sender<pb::Stre
     std::future::pending().await
 }
 
-/// Splits a sample so that no message nears the size limit. Events, round-trip times, losses and queues go with the first part; node drops
-/// are totals and go with every part.
-fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::StreamTelemetryRequest> {
+/// Splits a sample so that no message nears the size limit. Events, captured frames, round-trip times, losses and queues go with the first
+/// part; node drops are totals and go with every part.
+fn messages(node: &str, Taken { sample, events, captured }: Taken) -> Vec<pb::StreamTelemetryRequest> {
     let node_drops: Vec<pb::DropCount> = sample.node_drops.iter().map(Into::into).collect();
     let part = || pb::StreamTelemetryRequest {
         node: node.to_owned(),
@@ -81,9 +81,11 @@ fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::
         link_rtts: vec![],
         congestion: None,
         link_losses: vec![],
+        captured: vec![],
     };
     let mut parts = vec![part()];
     parts[0].events = events.iter().map(Into::into).collect();
+    parts[0].captured = captured.iter().map(Into::into).collect();
     parts[0].link_rtts = sample.link_rtts.iter().map(Into::into).collect();
     parts[0].link_losses = sample.link_losses.iter().map(Into::into).collect();
     let ports = |ports: &Vec<PortCongestion>| pb::Congestion { ports: ports.iter().map(Into::into).collect() };
@@ -110,12 +112,15 @@ fn weigh(group: &GroupTelemetry) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use canopy_model::capture::{CaptureDirection, CapturedFrame, INNER};
     use canopy_model::congestion::{FlowOrigin, FlowTelemetry, MAX_REPORTED_FLOWS, QueueTelemetry};
     use canopy_model::ids::{GroupId, PortIndex, Qpn};
     use canopy_model::telemetry::{BranchTelemetry, EventCode, LinkLoss, LinkRtt};
     use canopy_units::{Octets, Rate, UnixTime, UnwrappedPsn};
 
     use super::*;
+    use crate::TelemetrySample;
+    use canopy_model::telemetry::Event;
 
     fn event(n: u64) -> Event {
         Event {
@@ -126,6 +131,19 @@ mod tests {
             epoch: None,
             detail: String::new(),
             reach: None,
+        }
+    }
+
+    fn frame(n: u64) -> CapturedFrame {
+        CapturedFrame {
+            id: std::num::NonZeroU32::MIN,
+            direction: CaptureDirection::In,
+            port: "eth1".into(),
+            time: UnixTime::from_nanos(n),
+            length: 100,
+            inner_at: 14,
+            head: vec![0; 74],
+            inner: [0; INNER],
         }
     }
 
@@ -207,10 +225,12 @@ mod tests {
 
     #[test]
     fn a_full_node_fits_the_message_limit_and_loses_no_group() {
-        let parts = messages("n1", sample(7, 2000, 64), vec![event(1)]);
+        let parts =
+            messages("n1", Taken { sample: sample(7, 2000, 64), events: vec![event(1)], captured: vec![frame(1)] });
         assert!(parts.len() > 1);
         assert_eq!(parts.iter().map(|part| part.groups.len()).sum::<usize>(), 2000);
         assert_eq!(parts.iter().map(|part| part.events.len()).sum::<usize>(), 1);
+        assert_eq!(parts.iter().map(|part| part.captured.len()).sum::<usize>(), 1, "sent once");
         assert_eq!(parts.iter().map(|part| part.link_rtts.len()).sum::<usize>(), 1, "sent once");
         assert_eq!(parts.iter().map(|part| part.link_losses.len()).sum::<usize>(), 1, "sent once");
         let queues: Vec<_> = parts.iter().flat_map(|part| &part.congestion).collect();
@@ -224,19 +244,28 @@ mod tests {
         let queue = TelemetryQueue::default();
         (0..6).for_each(|n| queue.push_sample(sample(n, 1, 1)));
         assert_eq!(queue.dropped(), 2);
-        let (oldest, events) = queue.pop().await;
+        let Taken { sample: oldest, events, .. } = queue.pop().await;
         assert_eq!(oldest.time.nanos(), 2);
         assert_eq!(events[0].code, EventCode::TelemetryDropped);
         assert!(events[0].detail.starts_with("2 "), "{}", events[0].detail);
-        assert!(queue.pop().await.1.is_empty(), "a loss is announced once");
+        assert!(queue.pop().await.events.is_empty(), "a loss is announced once");
     }
 
     #[tokio::test]
     async fn events_do_not_wait_for_a_sample_and_stay_bounded() {
         let queue = TelemetryQueue::default();
         (0..300).for_each(|n| queue.push_event(event(n)));
-        let (sample, events) = queue.pop().await;
+        let Taken { sample, events, .. } = queue.pop().await;
         assert_eq!((sample.time.nanos(), sample.groups.len()), (299, 0));
         assert_eq!((events[0].time.nanos(), events.len()), (44, 257));
+    }
+
+    #[tokio::test]
+    async fn captured_frames_do_not_wait_for_a_sample_and_stay_bounded() {
+        let queue = TelemetryQueue::default();
+        (0..300).for_each(|n| queue.push_captured(frame(n)));
+        let Taken { sample, captured, .. } = queue.pop().await;
+        assert_eq!((sample.time.nanos(), sample.groups.len()), (299, 0));
+        assert_eq!((captured[0].time.nanos(), captured.len(), queue.dropped()), (42, 258, 42));
     }
 }

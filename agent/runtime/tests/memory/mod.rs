@@ -3,7 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "shared by several test binaries")]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,6 +19,7 @@ use canopy_agent_runtime::{LinkGone, Parts, run};
 use canopy_control::HeldSpec;
 use canopy_daemon::notify::Notifier;
 use canopy_metrics::format::Format;
+use canopy_model::capture::CaptureOrder;
 use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry};
 use canopy_model::ids::{GroupId, PortIndex, Qpn};
 use canopy_model::node_spec::NodeSpec;
@@ -51,6 +52,8 @@ pub struct Kernel {
     pub queues_fail: Arc<AtomicBool>,
     /// Hosts that were probed: every one answers small requests only.
     pub probed: mpsc::UnboundedReceiver<HostTarget>,
+    /// What is captured from then on.
+    pub captures: mpsc::UnboundedReceiver<Option<CaptureOrder>>,
 }
 
 /// Hosts with an MTU of 1280.
@@ -82,11 +85,15 @@ struct Memory {
     errors: Arc<Mutex<VecDeque<Vec<ItemError>>>>,
     groups: Arc<Mutex<Vec<GroupTelemetry>>>,
     queues_fail: Arc<AtomicBool>,
+    captures: mpsc::UnboundedSender<Option<CaptureOrder>>,
+    /// Groups of the last reconcile: others cannot be captured.
+    configured: BTreeSet<GroupId>,
 }
 
 impl Datapath for Memory {
     async fn reconcile(&mut self, spec: &NodeSpec) -> Vec<ItemError> {
         let ledger = std::fs::read(&self.ledger).ok();
+        self.configured = spec.groups.keys().copied().collect();
         let _ = self.reconciles.send(Reconcile { at: Instant::now(), spec: spec.clone(), ledger });
         self.errors.lock().unwrap().pop_front().unwrap_or_default()
     }
@@ -103,6 +110,13 @@ impl Datapath for Memory {
             return Err(DatapathError { doing: "reading the queues".into(), source: "no memory".into() });
         }
         Ok(BTreeMap::new())
+    }
+
+    fn capture(&mut self, order: Option<&CaptureOrder>) -> Result<(), DatapathError> {
+        if order.is_some_and(|order| !self.configured.contains(&order.group)) {
+            return Err(DatapathError { doing: "arming".into(), source: "no such group".into() });
+        }
+        self.captures.send(order.copied()).map_err(|e| DatapathError { doing: "arming".into(), source: Box::new(e) })
     }
 
     async fn next_event(&mut self) -> DatapathEvent {
@@ -152,6 +166,7 @@ impl Agent {
         let known = ledger.load("leaf-1").unwrap().map(Arc::new);
         let (reconciles, reconciles_rx) = mpsc::unbounded_channel();
         let (events, events_rx) = mpsc::unbounded_channel();
+        let (captures_tx, captures) = mpsc::unbounded_channel();
         let (probed_tx, probed) = mpsc::unbounded_channel();
         let (errors, groups, queues_fail) = (Arc::default(), Arc::default(), Arc::default());
         let datapath = Memory {
@@ -161,6 +176,8 @@ impl Agent {
             errors: Arc::clone(&errors),
             groups: Arc::clone(&groups),
             queues_fail: Arc::clone(&queues_fail),
+            captures: captures_tx,
+            configured: BTreeSet::new(),
         };
         let exporter = Exporter::default();
         let parts = Parts {
@@ -191,7 +208,7 @@ impl Agent {
             let _ = stopped.await;
         }));
         Self {
-            kernel: Kernel { reconciles: reconciles_rx, events, errors, groups, queues_fail, probed },
+            kernel: Kernel { reconciles: reconciles_rx, events, errors, groups, queues_fail, probed, captures },
             stop,
             task,
             exporter,

@@ -37,6 +37,7 @@ use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_model::topology::TopologySpec;
 use canopy_units::{Monotonic, UnixTime};
 
+use crate::capture::{CapturePlan, MAX_FRAMES};
 use crate::command::{Applied, Command};
 use crate::drops::Rise;
 use crate::effect;
@@ -57,6 +58,7 @@ use crate::view::{
 };
 
 mod bound;
+mod capturing;
 mod change;
 mod connection;
 mod data_flows;
@@ -407,6 +409,12 @@ impl Domain {
     pub fn waited_for(&self, group: &str, now: Monotonic) -> Option<WaitedFor> {
         let group = self.state.groups.get(group)?;
         Some(waited_for::shares(&self.state, group, now).unwrap_or_default())
+    }
+
+    /// Where a packet of a group is to be seen, and which nodes can capture it; `Some(None)` if it has no tree. `None`: there is no such
+    /// group.
+    pub fn capture_plan(&self, group: &str) -> Option<Option<CapturePlan>> {
+        Some(capturing::plan(&self.state, self.state.groups.get(group)?, MAX_FRAMES))
     }
 
     /// Notes that telemetry of `node` arrived at `now`, or that its agent connected. Returns the groups that are observed again.

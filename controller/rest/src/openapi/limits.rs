@@ -23,7 +23,7 @@ use canopy_model::topology::{
 use serde_json::{Value, json};
 
 use super::document::{merge, parameters, property, schema};
-use crate::routes::{flows, history, page, problems, validate, waited};
+use crate::routes::{captures, flows, history, page, problems, validate, waited};
 use crate::sessions::CODE_LENGTH;
 use crate::watch::LASTS;
 
@@ -69,6 +69,8 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("LinkDecl", "vGrowthBytesPerMs", of_ends(&v_growth)),
         ("CommitBegin", "timeoutSeconds", spans(&(MIN_TIMEOUT..=MAX_TIMEOUT), |span| span.as_secs().into())),
         ("CommitExtend", "timeoutSeconds", spans(&(MIN_TIMEOUT..=MAX_TIMEOUT), |span| span.as_secs().into())),
+        ("CaptureRequest", "psn", range(Psn::RANGE)),
+        ("CaptureRequest", "withinSeconds", range(captures::WITHIN)),
         ("CommitExtend", "id", json!({"pattern": ID})),
         ("CommitEnd", "id", json!({"pattern": ID})),
         ("MetadataInput", "labels", labels()),
@@ -149,6 +151,7 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         ("/api/v1/versions", "kind") => json!({"enum": history::VERSIONED}),
         // A sequence number for the list, a token for the stream.
         ("/api/v1/events", "after") => json!({"pattern": r"^([0-9a-f]{16}\.)?[0-9]{1,19}$"}),
+        (_, "capture") => json!({"pattern": "^[0-9a-f]{8}$"}),
         (_, "after") => json!({"pattern": r"^[0-9a-f]{16}\.[0-9]{1,19}$"}),
         (_, "timeoutSeconds") => range(LASTS),
         (_, "If-Match") => json!({"pattern": r#"^(\*|"[!#-~]+")$"#, "minLength": 1}),
@@ -267,7 +270,7 @@ mod tests {
             let (Some(least), Some(most)) = (numbers["minimum"].as_u64(), numbers["maximum"].as_u64()) else {
                 continue;
             };
-            if matches!(of, "MemoryRegion" | "CommitBegin" | "CommitExtend") {
+            if matches!(of, "MemoryRegion" | "CaptureRequest" | "CommitBegin" | "CommitExtend") {
                 continue;
             }
             checked += 1;

@@ -43,7 +43,8 @@ fn of(path: &str, method: &str, operation: &Value) -> Vec<(&'static str, &'stati
     let parameters = operation.get("parameters").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let has = |name: &str| parameters.iter().any(|parameter| parameter["name"] == name);
     let is_api = path.starts_with("/api/");
-    let changes_nothing_stored = path == "/api/v1/validate" || path.starts_with("/api/v1/sign-in");
+    let changes_nothing_stored =
+        path == "/api/v1/validate" || path.starts_with("/api/v1/sign-in") || path.ends_with("/captures");
     let is_write = matches!(method, "post" | "put" | "delete") && !changes_nothing_stored;
     let has_body = operation.get("requestBody").is_some();
     let all = [

@@ -19,7 +19,7 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 33] = [
+const ANSWERS: [(&str, Kind); 34] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("SilenceResource", Kind::Silence),
@@ -43,6 +43,7 @@ const ANSWERS: [(&str, Kind); 33] = [
     ("List_GroupSample", Kind::GroupTelemetryList),
     ("NodeSample", Kind::NodeTelemetry),
     ("WaitedFor", Kind::WaitedFor),
+    ("Capture", Kind::Capture),
     ("Charts", Kind::Charts),
     ("List_ProblemItem", Kind::ProblemList),
     ("List_ProblemCodeItem", Kind::ProblemCodeList),

@@ -83,6 +83,14 @@ impl Api {
         Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.into()).unwrap() }
     }
 
+    /// Headers and body of an answer that is no text.
+    pub(crate) async fn octets(&self, path: &str) -> (HeaderMap, Vec<u8>) {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let (parts, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
+        assert_eq!(parts.status, 200);
+        (parts.headers, body.collect().await.unwrap().to_bytes().into())
+    }
+
     /// Opens a stream; `query` follows `?watch=true`.
     pub(crate) async fn watch(&self, kind: &str, query: &str) -> Watch {
         self.watch_with(kind, query, &[]).await

@@ -24,6 +24,7 @@ use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 
 mod bound;
+mod capturing;
 mod data;
 mod drains;
 mod effects;
