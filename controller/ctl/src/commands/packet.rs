@@ -110,9 +110,14 @@ fn write(capture: &Capture, out: &mut dyn Write) -> Result<(), Failure> {
     let header = ["NODE", "", "PORT", "PEER", "OUTER SA", "OUTER DA", "LEFT", "INNER DA", "DQPN", "PSN"];
     table(out, &header, capture.hops.iter().map(row).collect())?;
     for hop in &capture.hops {
-        let Some(frame) = hop.frame.as_ref().filter(|frame| !frame.changes.is_empty()) else { continue };
+        let changes = hop.frame.iter().flat_map(|frame| &frame.changes);
+        // Link-layer addresses are other ones behind every hop.
+        let changes: Vec<_> = changes.filter(|change| text(change.field) != "ethernet").collect();
+        if changes.is_empty() {
+            continue;
+        }
         writeln!(out, "\n{}/{} {}: changed", text(&hop.node), text(&hop.port), direction(hop))?;
-        let rows = frame.changes.iter().map(|change| {
+        let rows = changes.into_iter().map(|change| {
             let values = format!("{} -> {}", value(change, &change.before), value(change, &change.after));
             vec![format!("  {}", text(change.field)), values, text(&change.why)]
         });

@@ -252,3 +252,14 @@ fn faults_are_named_with_their_whole_path() {
     response.digest.pop();
     assert_eq!(spec_after(None, response).unwrap_err().to_string(), "digest: 31 bytes, a digest has 32");
 }
+
+/// The order to capture travels with an empty delta: an agent that does not know the field has only a confirmation, and one that does reads
+/// the order beside it.
+#[test]
+fn an_order_to_capture_changes_nothing_of_the_spec() {
+    let spec = full_spec();
+    let capture = pb::Capture { id: 7, group_id: 1, psn: 9, within_ns: 1 };
+    let with_order = pb::WatchResponse { capture: Some(capture), ..delta(&spec, &spec) };
+    assert_eq!(pb::WatchResponse::decode(with_order.encode_to_vec().as_slice()).unwrap().capture, Some(capture));
+    assert_eq!(spec_after(Some(&spec), with_order).unwrap(), spec);
+}
