@@ -488,7 +488,7 @@ impl Controller {
             .collect();
         // Only a filter of phases alone takes every name that it finds.
         let enough = if filter.is_of_phases() { limit } else { EXAMINED };
-        let (names, has_more) = self.phases_lock().behind(&phases, after, enough);
+        let (names, has_more) = self.phases_lock().behind(&phases, filter, after, enough);
         let mut page = self.read(|d| d.groups_among(&names, filter, limit));
         if has_more && page.next.is_none() {
             page.next = names.last().cloned();

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use canopy_controller_core::GroupFilter;
 use canopy_model::status::GroupPhase;
 
 /// Phases by name of the group.
@@ -48,12 +49,19 @@ impl Phases {
         std::array::from_fn(|i| (GroupPhase::ALL[i], self.names[i].len()))
     }
 
-    /// The first `enough` names in one of these phases behind `after`, in order, and whether there are more.
-    pub(crate) fn behind(&self, phases: &[GroupPhase], after: Option<&str>, enough: usize) -> (Vec<String>, bool) {
-        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+    /// The first `enough` names in one of these phases that a page of the filter has behind `after`, in order, and whether there are more.
+    pub(crate) fn behind(
+        &self,
+        phases: &[GroupPhase],
+        filter: &GroupFilter,
+        after: Option<&str>,
+        enough: usize,
+    ) -> (Vec<String>, bool) {
+        let from = (filter.begin(after), Bound::Unbounded);
         let mut names: Vec<&Arc<str>> = Vec::new();
         for phase in phases {
-            names.extend(self.names[at(*phase)].range::<str, _>(from).take(enough + 1));
+            let in_order = self.names[at(*phase)].range::<str, _>(from);
+            names.extend(in_order.take_while(|name| name.starts_with(&filter.prefix)).take(enough + 1));
         }
         names.sort_unstable();
         let has_more = names.len() > enough;
@@ -94,7 +102,7 @@ mod tests {
         all.into_iter().for_each(|(name, phase)| _ = phases.set(name, phase));
         let wanted = [GroupPhase::Ready, GroupPhase::Failed];
         let behind = |phases: &Phases, after, enough| {
-            let (names, has_more) = phases.behind(&wanted, after, enough);
+            let (names, has_more) = phases.behind(&wanted, &GroupFilter::default(), after, enough);
             (names.concat(), has_more)
         };
         assert_eq!(behind(&phases, None, 2), ("ac".into(), true));

@@ -136,6 +136,9 @@ pub struct ListQuery {
     #[serde(rename = "continue")]
     #[param(rename = "continue")]
     pub next: Option<String>,
+    /// Only groups whose name begins with this.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name_prefix: String,
     /// `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label_selector: String,

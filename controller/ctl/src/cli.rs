@@ -93,7 +93,16 @@ pub enum Command {
     Ui(UiArgs),
     /// Named servers, in canopy/contexts.yaml below the user's configuration directory.
     Context(ContextArgs),
-    /// Print a completion script.
+    /// Print the names of a kind that begin with a prefix, for completion.
+    #[command(hide = true)]
+    Names {
+        /// Kind, singular or plural.
+        kind: String,
+        /// Beginning of the names.
+        #[arg(default_value = "")]
+        prefix: String,
+    },
+    /// Print a completion script; that of bash also completes names of groups, nodes, links, hosts and drains.
     Completion {
         /// Shell to print the script for.
         shell: clap_complete::Shell,

@@ -60,6 +60,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Commit(a) => commands::commit::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
         Command::Ui(a) => commands::ui::run(&client, &a, out).await,
+        Command::Names { kind, prefix } => commands::names::run(&client, &kind, &prefix, out).await,
         Command::Completion { .. } | Command::Context(_) => Ok(()),
         Command::Version => commands::version(&client, out).await,
     }

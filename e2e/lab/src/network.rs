@@ -178,7 +178,7 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
             ip.push(format!("route add default via fe80::1 dev {port}"));
         }
         if let Some(rate) = link.rate {
-            tc.push(format!("qdisc add dev {port} root {}", bucket(&link, rate.get())));
+            tc.push(format!("qdisc add dev {port} root {}", bucket(link, rate.get())));
         }
         // Before the interface is up, so that nothing passes uncounted.
         loss::attach(&state.instance.end_pins(end), port, link.loss)?;

@@ -5771,6 +5771,8 @@ export interface operations {
                 limit?: number;
                 /** @description Token from the previous page. */
                 continue?: string;
+                /** @description Only groups whose name begins with this. */
+                namePrefix?: string;
                 /** @description `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold. */
                 labelSelector?: string;
                 /** @description `field=value,field!=value`; all must hold. The fields are `name`, `phase`, `source` and `tenant`. */

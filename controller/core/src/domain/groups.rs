@@ -92,12 +92,12 @@ impl Groups {
         limit: usize,
         most: usize,
     ) -> Found<&'a Group> {
-        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let from = (filter.begin(after), Bound::Unbounded);
         let in_order: Box<dyn Iterator<Item = &str>> = match self.labels.candidates(&filter.labels) {
             Some(names) => Box::new(names.range::<str, _>(from).map(String::as_str)),
             None => Box::new(self.by_name.range::<str, _>(from).map(|(name, _)| name.as_str())),
         };
-        self.among(in_order, filter, limit, most)
+        self.among(in_order.take_while(|name| name.starts_with(&filter.prefix)), filter, limit, most)
     }
 
     /// The same of `names`, which are in order.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pages of a list under a filter.
 
+use std::ops::Bound;
+
 use crate::fields::{FieldSelector, GroupField};
 use crate::selector::Selector;
 
@@ -15,10 +17,20 @@ pub struct GroupFilter {
     pub labels: Selector,
     /// By their fields.
     pub fields: FieldSelector<GroupField>,
+    /// By the beginning of their names.
+    pub prefix: String,
 }
 
 impl GroupFilter {
-    /// True if it compares nothing but phases.
+    /// Where a page begins: at the prefix, or behind `after` if that is further on.
+    pub fn begin<'a>(&'a self, after: Option<&'a str>) -> Bound<&'a str> {
+        match after {
+            Some(after) if after >= self.prefix.as_str() => Bound::Excluded(after),
+            _ => Bound::Included(&self.prefix),
+        }
+    }
+
+    /// True if it compares nothing but phases, behind the prefix.
     pub fn is_of_phases(&self) -> bool {
         self.labels.is_empty() && self.fields.is_only(GroupField::Phase)
     }

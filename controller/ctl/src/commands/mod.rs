@@ -17,6 +17,7 @@ mod flows;
 pub mod get;
 pub mod history;
 pub mod hmac;
+pub mod names;
 pub mod packet;
 mod preview;
 mod problems;
@@ -46,6 +47,9 @@ use crate::output::text;
 /// `completion SHELL`.
 pub(crate) fn completion(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<(), Failure> {
     clap_complete::generate(shell, &mut Cli::command(), "canopyctl", &mut Sink(out));
+    if shell == clap_complete::Shell::Bash {
+        out.write_all(names::BASH.as_bytes())?;
+    }
     Ok(())
 }
 

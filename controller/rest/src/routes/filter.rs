@@ -29,7 +29,7 @@ pub(super) fn of_groups(query: &ListQuery) -> Result<GroupFilter, ApiError> {
     if let Some(phase) = query.phase {
         fields = fields.with(GroupField::Phase, phase.to_string());
     }
-    Ok(GroupFilter { labels: labels(&query.label_selector)?, fields })
+    Ok(GroupFilter { labels: labels(&query.label_selector)?, fields, prefix: query.name_prefix.clone() })
 }
 
 pub(super) fn node_passes(fields: &FieldSelector<NodeField>, node: &NodeView) -> bool {

@@ -37,6 +37,7 @@ pub(crate) async fn list(
             ("labelSelector", !query.label_selector.is_empty()),
             ("fieldSelector", !query.field_selector.is_empty()),
             ("phase", query.phase.is_some()),
+            ("namePrefix", !query.name_prefix.is_empty()),
         ];
         return watches.open(&controller, Topic::Groups, &stream, &headers, &others);
     }
