@@ -213,6 +213,59 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("status").getByText("1 root problem, 0 more").waitFor();
   },
 
+  /** Catches a search that needs a mouse, and one that opens another thing than is marked. */
+  async search(page) {
+    await page.goto(url);
+    await live(page).getByText("live", { exact: true }).waitFor();
+    await page.keyboard.press("Control+k");
+    const field = page.getByRole("combobox", { name: /^Name of a page/ });
+    await page.keyboard.type("n2");
+    const found = page.getByRole("listbox", { name: "Found" });
+    await found.getByRole("option", { name: "node n2", selected: true }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "n2" }).waitFor();
+    await field.waitFor({ state: "detached" });
+    await page.getByRole("button", { name: /^Search/ }).press("Enter");
+    await page.keyboard.type("g");
+    await found.getByRole("option", { name: "group g1" }).waitFor();
+    await found.getByRole("option", { name: "page Groups", selected: true }).waitFor();
+    // Round the list's beginning to its end.
+    await page.keyboard.press("ArrowUp");
+    check((await found.getByRole("option", { selected: true }).count()) === 1, "not one choice is marked");
+    await field.fill("n1/eth1");
+    await found.getByRole("option", { name: "link n1/eth1", selected: true }).waitFor();
+    await field.fill("nothing has this name");
+    await page.getByText("Nothing has this name.").waitFor();
+    await page.keyboard.press("Escape");
+    await field.waitFor({ state: "detached" });
+    check(new URL(page.url()).pathname === "/nodes/n2", "a search without a choice has gone elsewhere");
+  },
+
+  /** Catches a capture without its changes, a place that is not chosen by keyboard, and a file that is read without the session. */
+  async packet(page) {
+    await outside("capture");
+    await page.goto(`${url}/groups/g1`);
+    const section = page.getByRole("region", { name: "Packet", exact: true });
+    await section.getByRole("button", { name: "Capture a packet" }).press("Enter");
+    await section.getByRole("status").getByText("Waiting for a packet").waitFor();
+    // The simulated nodes see it everywhere but behind n1.
+    await section.getByRole("status").getByText("seen at 3 of 4 places").waitFor({ timeout: 15_000 });
+    const table = section.getByRole("table", { name: "Packet to r1" });
+    const destination = table.getByRole("row", { name: /^Destination Address/ });
+    await destination.getByText("End.MT: TLV entry 1, r1").waitFor();
+    await table.getByRole("row", { name: /^DestQP/ }).getByText("0x000011").waitFor();
+    check((await destination.getByText("not seen").count()) === 1, "a place without the packet is not named");
+    const octets = section.getByRole("figure", { name: "Octets at n2/eth2 out" });
+    check((await octets.locator("mark").count()) > 0, "no octet is marked");
+    await section.getByRole("button", { name: "n1/eth2 in" }).press("Enter");
+    await section.getByRole("figure", { name: "Octets at n1/eth2 in" }).waitFor();
+    const saved = page.waitForEvent("download");
+    await section.getByRole("button", { name: "Save pcapng" }).press("Enter");
+    const file = await (await saved).createReadStream();
+    const [first] = (await file.toArray()) as Buffer[];
+    check(first?.subarray(0, 4).toString("hex") === "0a0d0d0a", "the file is no pcapng");
+  },
+
   /** Catches a pending commit that is not shown, a write that is refused without its name, and one of the tab that is no part of its own. */
   async commit(page) {
     const post = async (path: string, body: unknown) => {
