@@ -4,7 +4,7 @@
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
-import { chromium, type Page } from "playwright-core";
+import { chromium, type Locator, type Page } from "playwright-core";
 import { signIn } from "./signIn";
 
 const [name = "", url = ""] = process.argv.slice(2);
@@ -57,6 +57,12 @@ async function measured(): Promise<void> {
   const links = [{ a: "n1/eth1", b: "n2/eth1", rateBps: 1e9, rttUs: 1000 }, { a: "n1/eth2", b: "s1/eth0", rateBps: 1e9 }, { a: "n2/eth2", b: "r1/eth0", rateBps: 1e9 }, { a: "n2/eth3", b: "r2/eth0", rateBps: 1e9 }];
   const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: object };
   await put("/api/v1/topology", { ...topology, spec: { ...topology.spec, links } });
+}
+
+/** Presses a button once it can be used: a key on one that is disabled is lost. */
+async function press(button: Locator): Promise<void> {
+  await button.click({ trial: true });
+  await button.press("Enter");
 }
 
 const scenarios: Record<string, (page: Page) => Promise<void>> = {
@@ -206,11 +212,64 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("status").getByText("1 root problem, all known to operators, 0 more").waitFor();
     const status = (await (await fetch(`${url}/api/v1/status`)).json()) as { silenced: number };
     check(status.silenced === 1, "the controller does not know it");
-    await problem.getByRole("button", { name: "Unsilence…" }).press("Enter");
+    await press(problem.getByRole("button", { name: "Unsilence…" }));
     const end = page.getByRole("dialog", { name: /^End silence problem-/ });
-    await end.getByRole("button", { name: "End it" }).press("Enter");
+    await press(end.getByRole("button", { name: "End it" }));
     await problem.getByRole("button", { name: "Acknowledge…" }).waitFor();
     await page.getByRole("status").getByText("1 root problem, 0 more").waitFor();
+  },
+
+  /** Catches a search that needs a mouse, and one that opens another thing than is marked. */
+  async search(page) {
+    await page.goto(url);
+    await live(page).getByText("live", { exact: true }).waitFor();
+    await page.keyboard.press("Control+k");
+    const field = page.getByRole("combobox", { name: /^Name of a page/ });
+    await page.keyboard.type("n2");
+    const found = page.getByRole("listbox", { name: "Found" });
+    await found.getByRole("option", { name: "node n2", selected: true }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "n2" }).waitFor();
+    await field.waitFor({ state: "detached" });
+    await press(page.getByRole("button", { name: /^Search/ }));
+    await page.keyboard.type("g");
+    await found.getByRole("option", { name: "group g1" }).waitFor();
+    await found.getByRole("option", { name: "page Groups", selected: true }).waitFor();
+    // Round the list's beginning to its end.
+    await page.keyboard.press("ArrowUp");
+    check((await found.getByRole("option", { selected: true }).count()) === 1, "not one choice is marked");
+    await field.fill("n1/eth1");
+    await found.getByRole("option", { name: "link n1/eth1", selected: true }).waitFor();
+    await field.fill("nothing has this name");
+    await page.getByText("Nothing has this name.").waitFor();
+    await page.keyboard.press("Escape");
+    await field.waitFor({ state: "detached" });
+    check(new URL(page.url()).pathname === "/nodes/n2", "a search without a choice has gone elsewhere");
+  },
+
+  /** Catches a capture without its changes, a place that is not chosen by keyboard, and a file that is read without the session. */
+  async packet(page) {
+    await outside("capture");
+    await page.goto(`${url}/groups/g1`);
+    const section = page.getByRole("region", { name: "Packet", exact: true });
+    await press(section.getByRole("button", { name: "Capture a packet" }));
+    await section.getByRole("status").getByText("Waiting for a packet").waitFor();
+    // The simulated nodes see it everywhere but behind n1.
+    await section.getByRole("status").getByText("seen at 3 of 4 places").waitFor({ timeout: 15_000 });
+    const table = section.getByRole("table", { name: "Packet to r1" });
+    const destination = table.getByRole("row", { name: /^Destination Address/ });
+    await destination.getByText("End.MT: TLV entry 1, r1").waitFor();
+    await table.getByRole("row", { name: /^DestQP/ }).getByText("0x000011").waitFor();
+    check((await destination.getByText("not seen").count()) === 1, "a place without the packet is not named");
+    const octets = section.getByRole("figure", { name: "Octets at n2/eth2 out" });
+    check((await octets.locator("mark").count()) > 0, "no octet is marked");
+    await press(section.getByRole("button", { name: "n1/eth2 in" }));
+    await section.getByRole("figure", { name: "Octets at n1/eth2 in" }).waitFor();
+    const saved = page.waitForEvent("download");
+    await press(section.getByRole("button", { name: "Save pcapng" }));
+    const file = await (await saved).createReadStream();
+    const [first] = (await file.toArray()) as Buffer[];
+    check(first?.subarray(0, 4).toString("hex") === "0a0d0d0a", "the file is no pcapng");
   },
 
   /** Catches a pending commit that is not shown, a write that is refused without its name, and one of the tab that is no part of its own. */
@@ -233,28 +292,28 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.keyboard.press("Enter");
     const dialog = page.getByRole("dialog", { name: /^Drain link/ });
     await dialog.getByText("The controller accepts it.").waitFor();
-    await dialog.getByRole("button", { name: "Drain it" }).press("Enter");
+    await press(dialog.getByRole("button", { name: "Drain it" }));
     await dialog.getByRole("alert").getByText(id).first().waitFor();
     check((await drains()) === 0, "a write beside the pending commit was made");
-    await dialog.getByRole("button", { name: "Make this a part of it" }).press("Enter");
+    await press(dialog.getByRole("button", { name: "Make this a part of it" }));
     await dialog.getByRole("alert").waitFor({ state: "detached" });
-    await dialog.getByRole("button", { name: "Drain it" }).press("Enter");
+    await press(dialog.getByRole("button", { name: "Drain it" }));
     await page.getByRole("heading", { level: 1, name: "Drains" }).waitFor();
     await strip.getByText("1 change", { exact: true }).click();
     await strip.getByText("drain/n1-eth1, which is new").waitFor();
     await strip.getByText("Writes of this tab are a part of it.").waitFor();
     check(await strip.getByRole("button", { name: "10 min from now" }).isDisabled(), "a commit with an hour left gets ten minutes");
     await strip.getByText("It has 10 minutes or more.").waitFor();
-    await strip.getByRole("button", { name: "Cancel it…" }).press("Enter");
+    await press(strip.getByRole("button", { name: "Cancel it…" }));
     const cancel = page.getByRole("dialog", { name: `Take commit ${id} back` });
     await cancel.getByText("drain/n1-eth1 is deleted").waitFor();
     check((await drains()) === 1, "showing the rollback rolled it back");
-    await cancel.getByRole("button", { name: "Take it back" }).press("Enter");
+    await press(cancel.getByRole("button", { name: "Take it back" }));
     await page.getByText("Everything is in service.").waitFor();
     check((await drains()) === 0, "the drain is still there");
     const ended = page.getByRole("region", { name: "Ended commit" });
     await ended.getByText("was cancelled: its changes are taken back").waitFor();
-    await ended.getByRole("button", { name: "Dismiss" }).press("Enter");
+    await press(ended.getByRole("button", { name: "Dismiss" }));
     await ended.waitFor({ state: "detached" });
 
     // One that this tab begins, gets more time for, and confirms.
@@ -262,23 +321,23 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("link", { name: "n1/eth1", exact: true }).click();
     await page.getByRole("button", { name: "Drain…" }).click();
     await page.keyboard.type("optics");
-    await page.getByRole("button", { name: "Begin a commit" }).press("Enter");
+    await press(page.getByRole("button", { name: "Begin a commit" }));
     await dialog.getByText(/^This becomes a part of commit/).waitFor();
-    await dialog.getByRole("button", { name: "Check" }).press("Enter");
-    await dialog.getByRole("button", { name: "Drain it" }).press("Enter");
+    await press(dialog.getByRole("button", { name: "Check" }));
+    await press(dialog.getByRole("button", { name: "Drain it" }));
     await strip.getByText("1 change", { exact: true }).waitFor();
     const own = ((await (await fetch(`${url}/api/v1/commit`)).json()) as { id: string }).id;
     await post("/extend", { id: own, timeoutSeconds: 40 });
     // A key that is pressed on a disabled button is lost; the age of the commit is also a number of seconds.
     await strip.getByText("It has 10 minutes or more.").waitFor({ state: "detached" });
-    await strip.getByRole("button", { name: "10 min from now" }).press("Enter");
+    await press(strip.getByRole("button", { name: "10 min from now" }));
     await strip.getByText(/^(10 min|9 min \d+ s)$/).waitFor();
-    await strip.getByRole("button", { name: "Confirm" }).press("Enter");
+    await press(strip.getByRole("button", { name: "Confirm" }));
     await ended.getByText("was confirmed: its changes stay").waitFor();
     check((await drains()) === 1, "the drain is gone");
     // The ended commit is not named any more.
-    await page.getByRole("button", { name: "Put back…" }).press("Enter");
-    await page.getByRole("button", { name: "Put it back" }).press("Enter");
+    await press(page.getByRole("button", { name: "Put back…" }));
+    await press(page.getByRole("button", { name: "Put it back" }));
     await page.getByText("Everything is in service.").waitFor();
   },
 
@@ -303,26 +362,26 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     const field = shown.getByRole("row", { name: /\/metadata\/labels\/job/ });
     await field.getByText("llm").waitFor();
     await field.getByText("nothing").waitFor();
-    await shown.getByRole("button", { name: "Undo…" }).press("Enter");
+    await press(shown.getByRole("button", { name: "Undo…" }));
     const undo = page.getByRole("dialog", { name: "Undo update of group/g1" });
     await undo.getByText("canopyctl undo group g1 --to 1").first().waitFor();
     await undo.getByRole("row", { name: /\/metadata\/labels\/job/ }).getByText("llm").waitFor();
     // Another operator is faster.
     await label({ job: "hpc" });
-    await undo.getByRole("button", { name: "Put it back" }).press("Enter");
+    await press(undo.getByRole("button", { name: "Put it back" }));
     await undo.getByRole("alert").getByText(/read it again/).waitFor();
     check((await labels())["job"] === "hpc", "the write of another operator was taken back");
-    await undo.getByRole("button", { name: "Cancel" }).press("Enter");
+    await press(undo.getByRole("button", { name: "Cancel" }));
     await undo.waitFor({ state: "detached" });
     await open.last().press("Enter");
-    await shown.getByRole("button", { name: "Undo…" }).press("Enter");
+    await press(shown.getByRole("button", { name: "Undo…" }));
     await undo.getByText("This also takes back 1 later write.").waitFor();
-    await undo.getByRole("button", { name: "Put it back" }).press("Enter");
+    await press(undo.getByRole("button", { name: "Put it back" }));
     await undo.waitFor({ state: "detached" });
     check((await labels())["job"] === undefined, "the label is still there");
     check((await open.count()) >= 2, "entries are gone");
     await page.goto(`${url}/audit?kind=Group&action=create`);
-    await page.getByRole("button", { name: "create group/g1: open" }).press("Enter");
+    await press(page.getByRole("button", { name: "create group/g1: open" }));
     await page.getByText("there is nothing before it").waitFor();
     check(await page.getByRole("button", { name: "Undo…" }).isDisabled(), "a creation has an undo");
   },
@@ -588,8 +647,8 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.goto(`${url}/links/n1/eth1`);
     await page.getByRole("button", { name: "Drain…" }).click();
     await page.keyboard.type("optics");
-    await page.getByRole("button", { name: "Check" }).press("Enter");
-    await page.getByRole("button", { name: "Drain it" }).press("Enter");
+    await press(page.getByRole("button", { name: "Check" }));
+    await press(page.getByRole("button", { name: "Drain it" }));
     await page.getByRole("heading", { level: 1, name: "Drains" }).waitFor();
     const written = (await (await fetch(`${url}/api/v1/audit?kind=Drain`)).json()) as { items: { by: { kind: string; via?: string } }[] };
     check(written.items[0]?.by.kind === "operator" && written.items[0].by.via === "ui", `the audit has ${JSON.stringify(written.items[0]?.by)}`);

@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
-import { useEffect, useRef } from "react";
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { problems } from "./api/queries";
 import { CommitStrip } from "./CommitStrip";
+import { PAGES } from "./pages";
 import { TopBar } from "./TopBar";
 
-const PAGES = [
-  ["/", "Overview"],
-  ["/groups", "Groups"],
-  ["/topology", "Topology"],
-  ["/links", "Links"],
-  ["/congestion", "Congestion"],
-  ["/nodes", "Nodes"],
-  ["/hosts", "Hosts"],
-  ["/drains", "Drains"],
-  ["/controller", "Controller"],
-  ["/incidents", "Incidents"],
-  ["/events", "Events"],
-  ["/audit", "Audit"],
-] as const;
+const Search = lazy(() => import("./Search").then((module) => ({ default: module.Search })));
 
 export function Shell() {
   const roots = useQuery(problems).data?.filter((problem) => problem.root).length ?? 0;
@@ -29,6 +17,17 @@ export function Shell() {
   useEffect(() => {
     main.current?.scrollTo(0, 0);
   }, [path]);
+  const [searching, setSearching] = useState(false);
+  useEffect(() => {
+    const open = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
+        event.preventDefault();
+        setSearching(true);
+      }
+    };
+    document.addEventListener("keydown", open);
+    return () => document.removeEventListener("keydown", open);
+  }, []);
   return (
     <div className="shell">
       <a className="skip" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>
@@ -54,7 +53,12 @@ export function Shell() {
           ))}
         </ul>
       </nav>
-      <TopBar />
+      <TopBar onSearch={() => setSearching(true)} />
+      {searching && (
+        <Suspense fallback={null}>
+          <Search onClose={() => setSearching(false)} />
+        </Suspense>
+      )}
       <main className="main" id="main" ref={main} tabIndex={-1}>
         <CommitStrip />
         <Outlet />

@@ -30,7 +30,7 @@ export function liveWord({ phase, lastAt }: Live, now: number): [State, string] 
   }
 }
 
-export function TopBar() {
+export function TopBar({ onSearch }: { onSearch: () => void }) {
   const live = useLive();
   const second = useSyncExternalStore(everySecond, () => Math.floor(Date.now() / 1000));
   const domain = useQuery(status).data;
@@ -41,6 +41,9 @@ export function TopBar() {
   return (
     <header className="top">
       <span className="grow faint">{domain && `controller ${domain.version}, term ${domain.term}`}</span>
+      <button type="button" onClick={onSearch} aria-keyshortcuts="Control+K Meta+K">
+        Search <kbd>Ctrl K</kbd>
+      </button>
       <span role="status" aria-label="Connection to the controller">
         <StateWord state={state}>{word}</StateWord>
       </span>

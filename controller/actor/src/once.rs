@@ -27,8 +27,8 @@ use crate::order::{Order, Precondition};
 pub const MAX_KEYS: usize = 100_000;
 /// How long a key is kept.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Old records that one write removes, at most.
-pub(crate) const MAX_REMOVED: usize = 2;
+/// Old records that one write removes, at most: as many as it adds.
+pub(crate) const MAX_REMOVED: usize = 1;
 
 const PREFIX: &str = "once/";
 

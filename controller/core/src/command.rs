@@ -16,7 +16,7 @@ use crate::metadata::Labels;
 use crate::record::Record;
 
 /// Most writes of one command; stores commit them in one transaction, with what the caller writes about the command itself.
-pub const MAX_WRITES: usize = 121;
+pub const MAX_WRITES: usize = 119;
 
 /// A change requested by an operator, a host or the controller itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,18 +19,20 @@ use canopy_testkit::cases::{Case, run};
 use support::{Agent, Controller, LAB};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_stream::StreamExt;
 
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 17] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
     Case { name: "a_link_is_drained_and_put_back_by_keyboard", run: || scenario("drain") },
     Case { name: "a_problem_is_acknowledged_and_unsilenced_by_keyboard", run: || scenario("acknowledge") },
+    Case { name: "things_are_found_by_name_by_keyboard", run: || scenario("search") },
+    Case { name: "a_packet_is_captured_and_read_field_by_field", run: || scenario("packet") },
     Case { name: "a_pending_commit_is_on_every_page_until_it_ends", run: || scenario("commit") },
     Case { name: "a_write_of_the_audit_is_shown_and_undone", run: || scenario("audit") },
     Case { name: "a_restart_of_the_controller_is_seen_and_recovered_from", run: || scenario("restart") },
@@ -87,6 +89,10 @@ impl World {
 
     /// An agent that applies everything and sends telemetry.
     async fn connect(&mut self, node: &str) {
+        self.connect_with(node, Agent::apply_all).await;
+    }
+
+    async fn connect_with<T: Send + 'static>(&mut self, node: &str, apply: impl FnOnce(Agent) -> JoinHandle<T>) {
         let agent = Agent::connect(self.controller(), node, None).await.unwrap();
         let mut client = self.controller().nodes().await;
         let (name, congested) = (node.to_owned(), self.congested.clone());
@@ -96,7 +102,7 @@ impl World {
             number += 1;
             sample(&name, number, name == "n1" && congested.load(Ordering::Relaxed))
         });
-        let apply = agent.apply_all().abort_handle();
+        let apply = apply(agent).abort_handle();
         let send = tokio::spawn(async move { drop(client.stream_telemetry(samples).await) }).abort_handle();
         self.agents.insert(node.to_owned(), [apply, send]);
     }
@@ -111,6 +117,13 @@ impl World {
         match what.split_once(' ').unwrap_or((what, "")) {
             ("disconnect", node) => self.agents.remove(node).unwrap().into_iter().for_each(|task| task.abort()),
             ("connect", node) => self.connect(node).await,
+            ("capture", _) => {
+                for node in ["n1", "n2"] {
+                    self.agents.remove(node).unwrap().into_iter().for_each(|task| task.abort());
+                    let client = self.controller().nodes().await;
+                    self.connect_with(node, |agent| agent.capture_all(client)).await;
+                }
+            }
             ("congest", _) => self.congested.store(true, Ordering::Relaxed),
             ("stop", _) => {
                 self.disconnect_all();

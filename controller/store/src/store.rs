@@ -13,7 +13,7 @@ pub const RESTORE_GAP: Revision = 1 << 32;
 pub type Revision = u64;
 
 /// Operations in one transaction, at most (etcd's default `--max-txn-ops`).
-pub const MAX_OPS: usize = 136;
+pub const MAX_OPS: usize = 128;
 /// Bytes of one value, at most: 1 MiB, below etcd's 1.5 MiB request limit.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// Bytes of one key, at most.

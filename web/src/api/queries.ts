@@ -49,6 +49,24 @@ export const groupsOf = (phase: GroupPhase) =>
     getNextPageParam: (last) => last.metadata.continue ?? undefined,
   });
 
+/** Names of groups that begin with this text, the first ones. */
+export const groupsLike = (prefix: string) =>
+  queryOptions({
+    queryKey: ["groupsLike", prefix],
+    queryFn: async () => {
+      const page = (await data(api.GET("/api/v1/groups", { params: { query: { limit: 6, namePrefix: prefix.toLowerCase() } } }))) as GroupPage;
+      return page.items.map((group) => group.metadata.name);
+    },
+    staleTime: 5000,
+  });
+
+/** Names of the first hosts: all of a small fabric. */
+export const firstHosts = queryOptions({
+  queryKey: ["firstHosts"],
+  queryFn: async () => (await data(api.GET("/api/v1/hosts", { params: { query: { limit: 500 } } }))).items.map((host) => host.metadata.name),
+  staleTime: 60_000,
+});
+
 export const group = (name: string) =>
   queryOptions({
     queryKey: ["group", name],

@@ -14,6 +14,7 @@ import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
 import { RangeSelect } from "./charts/RangeSelect";
+import { Packet } from "./group/Packet";
 import { Race } from "./group/Race";
 import { Tree } from "./group/Tree";
 import { Waited } from "./group/Waited";
@@ -82,6 +83,7 @@ function Detail({ group }: { group: Group }) {
         <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
       </div>
       <Charts object={`group/${name}`} range={range} plans={CHARTS} />
+      <Packet key={name} group={name} />
       <h2>Members</h2>
       <Loaded query={members}>
         {(list) =>

@@ -10,7 +10,7 @@ use canopy_model::node_spec::{BranchKind, GroupProgram, Peer};
 
 use super::change::Prepared;
 use super::group_change::check_generation;
-use super::links::label;
+use super::links::{label, link_named};
 use super::state::State;
 use super::topology_commands::TopologyCommands;
 use crate::command::{Outcome, Write};
@@ -96,15 +96,11 @@ impl DrainCommands<'_> {
                 Err(DomainError::field("spec.node", format!("the topology has no node {node:?}")))
             }
             Some(DrainTarget::Link(wanted)) => {
-                // Once per command.
-                let mut links = network.spec.links.iter().enumerate();
-                let found = links.find(|(i, l)| {
-                    label(network, *i) == wanted || l.a.to_string() == wanted || l.b.to_string() == wanted
-                });
-                let Some((index, link)) = found else {
+                let Some(index) = link_named(network, wanted) else {
                     let detail = format!("the topology has no link {wanted:?}: `canopyctl get links` lists them");
                     return Err(DomainError::field("spec.link", detail));
                 };
+                let link = &network.spec.links[index];
                 if network.node(&link.a.device).is_none() || network.node(&link.b.device).is_none() {
                     let detail =
                         format!("{wanted:?} leads to a host, which has no other link: let it leave its groups");

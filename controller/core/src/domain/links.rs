@@ -559,6 +559,15 @@ pub(super) fn label_at(network: &Network, end: &Endpoint) -> String {
     link.map_or_else(|| end.to_string(), |link| label(network, link))
 }
 
+/// The link that is named by its label or by one of its ends. As long as there are links: once per command.
+pub(super) fn link_named(network: &Network, wanted: &str) -> Option<usize> {
+    let mut links = network.spec.links.iter().enumerate();
+    let found = links.find(|(i, l)| {
+        label(network, *i) == wanted || l.a.to_string() == wanted || l.b.to_string() == wanted
+    });
+    found.map(|(index, _)| index)
+}
+
 /// Name of a link as the APIs show it.
 pub(super) fn label(network: &Network, link: usize) -> String {
     network.spec.links[link].label()

@@ -5,7 +5,7 @@ use canopy_model::FieldErrors;
 use canopy_model::silence::{SilenceSpec, SilenceTarget};
 
 use super::change::{Effect, Prepared, SilenceEffect};
-use super::links::label;
+use super::links::{label, link_named};
 use super::state::State;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
@@ -83,14 +83,7 @@ impl SilenceCommands<'_> {
                 absent("spec.group", format!("there is no group {group:?}"))
             }
             Some(SilenceTarget::Link(wanted)) => {
-                // Once per command.
-                let found = network.and_then(|network| {
-                    let mut links = network.spec.links.iter().enumerate();
-                    let found = links.find(|(i, l)| {
-                        label(network, *i) == wanted || l.a.to_string() == wanted || l.b.to_string() == wanted
-                    });
-                    found.map(|(index, _)| label(network, index))
-                });
+                let found = network.and_then(|network| Some(label(network, link_named(network, wanted)?)));
                 let Some(link) = found else {
                     let detail = format!("the topology has no link {wanted:?}: `canopyctl get links` lists them");
                     return absent("spec.link", detail);

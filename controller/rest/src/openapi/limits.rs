@@ -151,6 +151,7 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         ("/api/v1/versions", "kind") => json!({"enum": history::VERSIONED}),
         // A sequence number for the list, a token for the stream.
         ("/api/v1/events", "after") => json!({"pattern": r"^([0-9a-f]{16}\.)?[0-9]{1,19}$"}),
+        ("/api/v1/events", "before") => json!({"pattern": "^[0-9]{1,19}$"}),
         (_, "capture") => json!({"pattern": "^[0-9a-f]{8}$"}),
         (_, "after") => json!({"pattern": r"^[0-9a-f]{16}\.[0-9]{1,19}$"}),
         (_, "timeoutSeconds") => range(LASTS),

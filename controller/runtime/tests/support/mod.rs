@@ -2,13 +2,15 @@
 //! The real controller in this process, on sockets and a store in a temporary directory; a simulated agent.
 #![allow(dead_code)] // Each test program uses its part.
 
+pub(crate) mod frames;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
-use canopy_control::pb::{ReportRequest, WatchRequest, WatchResponse};
+use canopy_control::pb::{ReportRequest, StreamTelemetryRequest, WatchRequest, WatchResponse};
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
 use canopy_controller_runtime::{Listen, Parts, run};
 use canopy_store::{EmbeddedStore, EngineKind, Store};
@@ -240,6 +242,22 @@ impl Agent {
     }
 
     /// Applies and reports updates until the stream ends; returns the last state.
+    /// The same, and reports what it sees of packets that it is to capture.
+    pub(crate) fn capture_all(mut self, mut client: NodeServiceClient<Channel>) -> JoinHandle<()> {
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = self.stream.message().await {
+                let order = message.capture;
+                self.take(message);
+                self.report().await;
+                let Some(order) = order else { continue };
+                let program = self.held.as_ref().unwrap().spec().groups.values().next().unwrap();
+                let captured = frames::seen(&self.node, program, &order);
+                let sample = StreamTelemetryRequest { node: self.node.clone(), captured, ..Default::default() };
+                client.stream_telemetry(tokio_stream::iter([sample])).await.unwrap();
+            }
+        })
+    }
+
     pub(crate) fn apply_all(mut self) -> JoinHandle<(Option<HeldSpec>, Option<Status>)> {
         tokio::spawn(async move {
             loop {
