@@ -225,6 +225,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await live(page).getByText("live", { exact: true }).waitFor();
     await page.keyboard.press("Control+k");
     const field = page.getByRole("combobox", { name: /^Name of a page/ });
+    await field.waitFor();
     await page.keyboard.type("n2");
     const found = page.getByRole("listbox", { name: "Found" });
     await found.getByRole("option", { name: "node n2", selected: true }).waitFor();
@@ -232,6 +233,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("heading", { level: 1, name: "n2" }).waitFor();
     await field.waitFor({ state: "detached" });
     await press(page.getByRole("button", { name: /^Search/ }));
+    await field.waitFor();
     await page.keyboard.type("g");
     await found.getByRole("option", { name: "group g1" }).waitFor();
     await found.getByRole("option", { name: "page Groups", selected: true }).waitFor();

@@ -7,7 +7,8 @@ import { CommitStrip } from "./CommitStrip";
 import { PAGES } from "./pages";
 import { TopBar } from "./TopBar";
 
-const Search = lazy(() => import("./Search").then((module) => ({ default: module.Search })));
+const loadSearch = () => import("./Search").then((module) => ({ default: module.Search }));
+const Search = lazy(loadSearch);
 
 export function Shell() {
   const roots = useQuery(problems).data?.filter((problem) => problem.root).length ?? 0;
@@ -26,6 +27,8 @@ export function Shell() {
       }
     };
     document.addEventListener("keydown", open);
+    // Not part of the first view, and there before the first key.
+    window.requestIdleCallback(() => void loadSearch());
     return () => document.removeEventListener("keydown", open);
   }, []);
   return (

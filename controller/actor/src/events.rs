@@ -18,7 +18,7 @@ use canopy_units::UnixTime;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::journal::{EventJournal, Recorded};
+use crate::journal::{EventFilter, EventJournal, Recorded};
 
 /// Events kept.
 pub const RING: usize = 4096;
@@ -140,35 +140,11 @@ impl Event {
     }
 }
 
-/// Which events are wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventFilter {
-    /// Only of this node.
-    pub node: Option<String>,
-    /// Only of this group.
-    pub group: Option<String>,
-    /// Only with this code.
-    pub code: Option<String>,
-    /// Only with a larger number.
-    pub after: Option<u64>,
-    /// Only with a smaller number.
-    pub before: Option<u64>,
-    /// Only from then on.
-    pub since: UnixTime,
-}
-
-impl EventFilter {
-    pub(crate) fn has_number(&self, sequence: u64) -> bool {
-        self.after.is_none_or(|after| sequence > after) && self.before.is_none_or(|before| sequence < before)
-    }
-
-    pub(crate) fn accepts(&self, event: &Recorded) -> bool {
-        let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
-        self.has_number(event.sequence)
-            && event.time >= self.since
-            && is(&self.node, event.node.as_deref())
-            && is(&self.group, event.group.as_deref())
-            && is(&self.code, Some(&event.code))
+impl From<Event> for Recorded {
+    fn from(event: Event) -> Self {
+        let Event { sequence, time, code, node, group, branch, request, detail } = event;
+        let (code, request) = (code.to_string(), request.map(|id| id.to_string()));
+        Self { sequence, time, code, node, group, branch, request, detail }
     }
 }
 
@@ -217,7 +193,7 @@ impl Events {
             event.time = UnixTime::default() + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         }
         truncate(&mut event.detail);
-        self.journal.add(&event, self.is_full.load(Ordering::Relaxed));
+        self.journal.add(&Recorded::from(event.clone()), self.is_full.load(Ordering::Relaxed));
         ring.next += 1;
         if ring.events.len() == RING {
             ring.events.pop_front();

@@ -17,8 +17,6 @@ use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::events::{Event, EventFilter};
-
 /// Directory of the files, beside the store.
 const DIR: &str = "events";
 /// Events that wait for the disk, at most.
@@ -53,11 +51,35 @@ pub struct Recorded {
     pub detail: String,
 }
 
-impl From<Event> for Recorded {
-    fn from(event: Event) -> Self {
-        let Event { sequence, time, code, node, group, branch, request, detail } = event;
-        let (code, request) = (code.to_string(), request.map(|id| id.to_string()));
-        Self { sequence, time, code, node, group, branch, request, detail }
+/// Which events are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Only of this node.
+    pub node: Option<String>,
+    /// Only of this group.
+    pub group: Option<String>,
+    /// Only with this code.
+    pub code: Option<String>,
+    /// Only with a larger number.
+    pub after: Option<u64>,
+    /// Only with a smaller number.
+    pub before: Option<u64>,
+    /// Only from then on.
+    pub since: UnixTime,
+}
+
+impl EventFilter {
+    pub(crate) fn has_number(&self, sequence: u64) -> bool {
+        self.after.is_none_or(|after| sequence > after) && self.before.is_none_or(|before| sequence < before)
+    }
+
+    pub(crate) fn accepts(&self, event: &Recorded) -> bool {
+        let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
+        self.has_number(event.sequence)
+            && event.time >= self.since
+            && is(&self.node, event.node.as_deref())
+            && is(&self.group, event.group.as_deref())
+            && is(&self.code, Some(&event.code))
     }
 }
 
@@ -99,11 +121,11 @@ impl EventJournal {
     }
 
     /// Writes an event; `is_full` while the store's disk is.
-    pub(crate) fn add(&self, event: &Event, is_full: bool) {
+    pub(crate) fn add(&self, event: &Recorded, is_full: bool) {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(writer) = writer.as_ref() else { return };
         // A struct of strings and numbers: serialising it cannot fail.
-        let mut line = serde_json::to_vec(&Recorded::from(event.clone())).unwrap_or_default();
+        let mut line = serde_json::to_vec(event).unwrap_or_default();
         line.push(b'\n');
         if is_full || writer.queue.try_send(line).is_err() {
             self.unsaved.fetch_add(1, Ordering::Relaxed);
@@ -203,10 +225,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::events::Code;
 
-    fn event(sequence: u64, detail: &str) -> Event {
-        Event { sequence, ..Event::new(Code::AgentConnected, detail.to_owned()) }
+    fn event(sequence: u64, detail: &str) -> Recorded {
+        let (code, detail, time) = ("AgentConnected".to_owned(), detail.to_owned(), UnixTime::default());
+        Recorded { sequence, time, code, node: None, group: None, branch: None, request: None, detail }
     }
 
     fn details(journal: &EventJournal, before: u64, limit: usize) -> Vec<String> {

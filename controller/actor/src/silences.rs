@@ -60,7 +60,7 @@ impl Endings {
 
 /// A silence that ends by itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ending {
+struct Ending {
     name: String,
     why: &'static str,
 }
@@ -85,7 +85,7 @@ impl Controller {
         };
         let (now, wall) = (self.now(), UnixTime::now());
         for ending in self.read(|d| endings.due(d, |id| open.contains(id), now, wall)) {
-            self.try_send(Message::EndSilence(ending));
+            self.try_send(Message::EndSilence { name: ending.name, why: ending.why });
         }
     }
 
@@ -99,8 +99,7 @@ impl Controller {
 
 impl Task {
     /// Removes a silence in the name of the controller.
-    pub(crate) async fn end_silence(&mut self, ending: Ending) -> Result<(), StoreError> {
-        let Ending { name, why } = ending;
+    pub(crate) async fn end_silence(&mut self, name: String, why: &str) -> Result<(), StoreError> {
         if self.read_only.is_some() || self.controller.read(|d| d.declared_silence(&name).is_none()) {
             return Ok(());
         }

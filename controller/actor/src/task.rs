@@ -33,7 +33,6 @@ use crate::once::{self, Attempt, Once, Past, Replayed};
 use crate::order::Order;
 use crate::preview::Preview;
 use crate::record::op;
-use crate::silences::Ending;
 use crate::term::{TERM_KEY, start_ops};
 use crate::traces::Span;
 use crate::{CommandError, Controller, Done};
@@ -53,7 +52,10 @@ pub(crate) enum Message {
         answer: oneshot::Sender<Result<(), CommandError>>,
     },
     /// Removes a silence whose time has come.
-    EndSilence(Ending),
+    EndSilence {
+        name: String,
+        why: &'static str,
+    },
     Stop,
 }
 
@@ -204,7 +206,7 @@ impl Task {
                     failed.map_or(Ok(()), Err)?;
                 }
                 Some(Message::Commit(deed)) => self.do_with_commit(*deed).await?,
-                Some(Message::EndSilence(ending)) => self.end_silence(ending).await?,
+                Some(Message::EndSilence { name, why }) => self.end_silence(name, why).await?,
                 Some(Message::Execute(request)) => {
                     held = self.batch(*request).await?;
                     // Callers read what they have changed before the next batch is applied.

@@ -7,7 +7,8 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use canopy_controller_actor::events::{Code, EventFilter};
+use canopy_controller_actor::events::Code;
+use canopy_controller_actor::journal::EventFilter;
 use canopy_controller_actor::{Running, start};
 use canopy_store::{EmbeddedStore, EngineKind};
 use canopy_units::UnixTime;

@@ -4,7 +4,6 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use crate::resource::Silence;
 use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::{EncodingMode, GroupSpec};
@@ -90,12 +89,6 @@ pub struct SilenceView {
     pub metadata: Metadata,
     /// As declared; a link as the topology lists it.
     pub spec: SilenceSpec,
-}
-
-impl From<&Silence> for SilenceView {
-    fn from(silence: &Silence) -> Self {
-        Self { metadata: silence.metadata.clone(), spec: silence.spec.clone() }
-    }
 }
 
 /// One forwarding node.

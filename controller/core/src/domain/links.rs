@@ -562,9 +562,8 @@ pub(super) fn label_at(network: &Network, end: &Endpoint) -> String {
 /// The link that is named by its label or by one of its ends. As long as there are links: once per command.
 pub(super) fn link_named(network: &Network, wanted: &str) -> Option<usize> {
     let mut links = network.spec.links.iter().enumerate();
-    let found = links.find(|(i, l)| {
-        label(network, *i) == wanted || l.a.to_string() == wanted || l.b.to_string() == wanted
-    });
+    let found =
+        links.find(|(i, l)| label(network, *i) == wanted || l.a.to_string() == wanted || l.b.to_string() == wanted);
     found.map(|(index, _)| index)
 }
 

@@ -9,6 +9,13 @@ use canopy_units::UnixTime;
 use crate::health::ProblemKey;
 use crate::problem::Object;
 use crate::resource::Silence;
+use crate::view::SilenceView;
+
+impl From<&Silence> for SilenceView {
+    fn from(silence: &Silence) -> Self {
+        Self { metadata: silence.metadata.clone(), spec: silence.spec.clone() }
+    }
+}
 
 /// Which problems operators know of.
 #[derive(Clone, Debug, Default)]
