@@ -36,7 +36,7 @@ impl Churn {
                 self.running.remove(host);
                 match status.success() {
                     true => self.leaves += 1,
-                    false => self.failed.push(format!("{host}: {status}")),
+                    false => self.failed.push(format!("{host}: {status}: {}", last_line(lab, host))),
                 }
             }
             if restart {
@@ -45,6 +45,12 @@ impl Churn {
             }
         }
     }
+}
+
+/// What a receiver wrote last: why it failed. The next one of the host writes behind it.
+fn last_line(lab: &Lab, host: &str) -> String {
+    let log = std::fs::read_to_string(lab.dir().join(format!("log/churn-{host}.log"))).unwrap();
+    log.lines().last().unwrap_or_default().to_owned()
 }
 
 /// A receiver that leaves after four messages.
