@@ -314,7 +314,7 @@ fn many_nodes_are_pushed_in_several_commands() {
     while w.domain.thresholds_are_due() {
         pushed.push(w.run(Command::PushThresholds).unwrap().nodes.len());
     }
-    assert_eq!(pushed, [120, 80]);
+    assert_eq!(pushed, [MAX_WRITES - 1, 200 - (MAX_WRITES - 1)]);
     let restarted = w.restarted();
     assert!(!restarted.thresholds_are_due());
     assert_eq!(restarted.node_spec("leaf200").unwrap().base, w.domain.node_spec("leaf200").unwrap().base);
