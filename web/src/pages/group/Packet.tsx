@@ -105,7 +105,7 @@ function Anatomy({ capture }: { capture: Capture }) {
               <tr key={name}>
                 <th scope="row">{name}</th>
                 {places.map((hop, i) => (
-                  <Cell key={place(hop)} hop={hop} field={of[i]?.find((field) => field.name === name)} />
+                  <Cell key={place(hop)} hop={hop} all={of[i] ?? []} name={name} />
                 ))}
               </tr>
             ))}
@@ -120,19 +120,26 @@ function Anatomy({ capture }: { capture: Capture }) {
 /** Link-layer addresses are other ones behind every hop: that is no news. */
 const isNews = (field: Field): boolean => field.at >= 12;
 
-function Cell({ hop, field }: { hop: CaptureHop; field: Field | undefined }) {
-  if (!hop.frame) return <td className="faint">not seen</td>;
+function Cell({ hop, all, name }: { hop: CaptureHop; all: readonly Field[]; name: string }) {
+  const { frame } = hop;
+  const at = all.findIndex((field) => field.name === name);
+  const field = all[at];
+  if (!frame) return <td className="faint">not seen</td>;
   if (!field) return <td className="faint">–</td>;
-  const why = isNews(field) ? reasons(field, hop.frame.changes) : [];
+  const of = (one: Field | undefined): string[] => (one && isNews(one) ? reasons(one, frame.changes) : []);
+  const why = of(field);
+  // A header that is new has one reason, not one per field.
+  const isAsAbove = why.join() === of(all[at - 1]).join();
   const isWrong = why.some((reason) => reason.startsWith("not expected"));
   return (
-    <td className={isWrong ? "failed" : why.length ? "changed" : undefined}>
+    <td className={isWrong ? "failed" : why.length ? "changed" : undefined} title={why.join("; ") || undefined}>
       <code>{field.value}</code>
-      {why.map((reason) => (
-        <div key={reason} className="why">
-          {reason}
-        </div>
-      ))}
+      {!isAsAbove &&
+        why.map((reason) => (
+          <div key={reason} className="why">
+            {reason}
+          </div>
+        ))}
     </td>
   );
 }
