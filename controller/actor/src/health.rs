@@ -21,14 +21,9 @@ const TICK: Duration = Duration::from_millis(500);
 impl Controller {
     /// Every problem that is open or closing: roots first, then roots of which operators know, the worst first, then the oldest.
     pub fn problems(&self) -> Vec<Problem> {
-        let mut problems = self.health_problems();
+        let mut problems = self.health().problems();
         self.note_silences(&mut problems);
         problems
-    }
-
-    /// The same without their silences.
-    pub(crate) fn health_problems(&self) -> Vec<Problem> {
-        self.health().problems()
     }
 
     /// Symptoms that were not kept because there were too many.
@@ -149,7 +144,7 @@ impl Controller {
         self.problems().into_iter().filter(Problem::is_root).collect()
     }
 
-    fn health(&self) -> MutexGuard<'_, Health> {
+    pub(crate) fn health(&self) -> MutexGuard<'_, Health> {
         self.health_lock().lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

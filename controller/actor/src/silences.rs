@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use canopy_controller_core::health::Problem;
+use canopy_controller_core::health::{Problem, ProblemKey};
 use canopy_controller_core::{Command, Domain};
 use canopy_model::silence::{SilenceSpec, SilenceTarget};
 use canopy_store::StoreError;
@@ -72,13 +72,13 @@ impl Controller {
     }
 
     fn open_problems(&self) -> BTreeSet<String> {
-        self.health_problems().iter().map(|problem| problem.key.id()).collect()
+        self.health().open().map(ProblemKey::id).collect()
     }
 
     /// Asks the task to end what is due. A queue that is full is asked again later.
     pub(crate) fn end_silences(&self, endings: &mut Endings) {
         let acknowledges = |spec: &SilenceSpec| matches!(spec.target(), Some(SilenceTarget::Problem(_)));
-        // Most domains have none, and then no problem is assembled.
+        // Most domains have none.
         let open = match self.read(|d| d.declared_silences().any(|(_, spec)| acknowledges(spec))) {
             true => self.open_problems(),
             false => BTreeSet::new(),

@@ -96,6 +96,12 @@ struct Known {
     last: Vec<String>,
 }
 
+impl Known {
+    fn is_open(&self) -> bool {
+        !matches!(self.stage, Stage::Pending(_))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Report {
     evidence: String,
@@ -230,14 +236,19 @@ impl Health {
         self.left_out
     }
 
+    /// What is open or closing, without causes and effects.
+    pub fn open(&self) -> impl Iterator<Item = &ProblemKey> {
+        self.known.iter().filter(|(_, known)| known.is_open()).map(|(key, _)| key)
+    }
+
     /// Every problem that is open or closing: roots first, the worst first, then the oldest. Takes as long as there are problems.
     pub fn problems(&self) -> Vec<Problem> {
-        let is_open = |key: &ProblemKey| self.known.get(key).is_some_and(|k| !matches!(k.stage, Stage::Pending(_)));
+        let is_open = |key: &ProblemKey| self.known.get(key).is_some_and(Known::is_open);
         let causes_of = |known: &Known| -> Vec<ProblemKey> {
             let all: BTreeSet<&ProblemKey> = known.reports.values().flat_map(|r| &r.causes).collect();
             all.into_iter().filter(|key| is_open(key)).cloned().collect()
         };
-        let open = self.known.iter().filter(|(_, known)| !matches!(known.stage, Stage::Pending(_)));
+        let open = self.known.iter().filter(|(_, known)| known.is_open());
         let mut problems: BTreeMap<ProblemKey, Problem> = open
             .map(|(key, known)| {
                 let evidence = match known.reports.is_empty() {

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use crate::StoreError;
 
 /// A file that is this large gets no further line, octets.
-pub const FILE_OCTETS: u64 = 8 << 20;
+const FILE_OCTETS: u64 = 8 << 20;
 /// Files that are kept.
-pub const FILES: usize = 8;
+const FILES: usize = 8;
 const SUFFIX: &str = ".log";
 
 /// The files of a directory, oldest first. Names are the 16 hexadecimal digits of a number that grows with every file.

@@ -29,7 +29,7 @@ pub use embedded::EmbeddedStore;
 pub use engine::EngineKind;
 pub use error::StoreError;
 pub use files::Files;
-pub use journal::{FILE_OCTETS, FILES, Journal, JournalFiles};
+pub use journal::{Journal, JournalFiles};
 pub use mem::MemStore;
 pub use recovery::{Recovery, acknowledge_recovery};
 pub use snapshot::Snapshot;
