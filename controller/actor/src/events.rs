@@ -26,6 +26,8 @@ pub const RING: usize = 4096;
 pub const BURST: u32 = 500;
 /// Events of one code and node each second, beyond that.
 pub const PER_SECOND: u32 = 5;
+/// How often kinds of events that have their whole quota again are forgotten.
+const SWEEP: Duration = Duration::from_secs(60);
 /// Longest detail kept of an event, bytes.
 const MAX_DETAIL: usize = 1024;
 
@@ -176,8 +178,11 @@ impl Events {
     /// Adds an event. Assigns its sequence number, and the current time if its time is 0.
     pub fn push(&self, event: Event) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let (is_kept, left_out) = ring.quotas.take(&event, Instant::now());
-        if let Some((node, code, count)) = left_out {
+        let now = Instant::now();
+        let mut left_out = ring.quotas.sweep(now);
+        let (is_kept, of_its_kind) = ring.quotas.take(&event, now);
+        left_out.extend(of_its_kind);
+        for LeftOut { node, code, count } in left_out {
             let detail = format!("{count} more events {code} were left out");
             self.add(&mut ring, Event { node, ..Event::new(Code::EventsSuppressed, detail) });
         }
@@ -208,9 +213,13 @@ impl Events {
     pub fn recorded(&self, limit: usize, filter: &EventFilter) -> Vec<Recorded> {
         let (mut newest, first) = {
             let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-            let all = ring.events.iter().rev().filter(|event| filter.has_number(event.sequence));
-            let all = all.map(|event| Recorded::from(event.clone()));
-            let newest: Vec<Recorded> = all.filter(|event| filter.accepts(event)).take(limit).collect();
+            // Under the lock, so nothing is copied that is not wanted.
+            let wanted = |event: &&Event| {
+                filter.is_of(event.sequence, event.time, event.node.as_deref(), event.group.as_deref())
+                    && filter.code.as_ref().is_none_or(|code| *code == event.code.to_string())
+            };
+            let all = ring.events.iter().rev().filter(wanted).take(limit);
+            let newest: Vec<Recorded> = all.map(|event| Recorded::from(event.clone())).collect();
             (newest, ring.events.front().map_or(ring.next, |event| event.sequence))
         };
         newest.reverse();
@@ -287,8 +296,7 @@ struct Quota {
 
 impl Quotas {
     /// Whether the event is kept, and what was left out of its kind before it.
-    fn take(&mut self, event: &Event, now: Instant) -> (bool, Option<(Option<String>, Code, u64)>) {
-        self.sweep(now);
+    fn take(&mut self, event: &Event, now: Instant) -> (bool, Option<LeftOut>) {
         let new = || Quota { left: f64::from(BURST), at: now, left_out: 0 };
         let quota = self.of.entry((event.node.clone(), event.code)).or_insert_with(new);
         quota.fill(now);
@@ -298,20 +306,35 @@ impl Quotas {
         }
         quota.left -= 1.0;
         let count = std::mem::take(&mut quota.left_out);
-        (true, (count > 0).then(|| (event.node.clone(), event.code, count)))
+        (true, (count > 0).then(|| LeftOut { node: event.node.clone(), code: event.code, count }))
     }
 
-    /// Removes what is full again, once a minute: what is left is bounded by the events of that minute.
-    fn sweep(&mut self, now: Instant) {
-        if self.swept.is_some_and(|at| now < at + Duration::from_secs(60)) {
-            return;
+    /// Forgets the kinds that have their whole quota again, once a minute, and returns what was left out of them: no event of theirs has
+    /// come since that would have had it.
+    fn sweep(&mut self, now: Instant) -> Vec<LeftOut> {
+        if self.swept.is_some_and(|at| now < at + SWEEP) {
+            return Vec::new();
         }
         self.swept = Some(now);
-        self.of.retain(|_, quota| {
+        let mut left_out = Vec::new();
+        self.of.retain(|(node, code), quota| {
             quota.fill(now);
-            quota.left < f64::from(BURST) || quota.left_out > 0
+            let is_full = quota.left >= f64::from(BURST);
+            if is_full && quota.left_out > 0 {
+                left_out.push(LeftOut { node: node.clone(), code: *code, count: quota.left_out });
+            }
+            !is_full
         });
+        left_out
     }
+}
+
+/// Events of one kind that were left out.
+#[derive(Debug, PartialEq)]
+struct LeftOut {
+    node: Option<String>,
+    code: Code,
+    count: u64,
 }
 
 impl Quota {
@@ -368,14 +391,16 @@ mod tests {
         assert!(take("n2", Code::AgentConnected, Duration::ZERO).0 && take("n1", Code::GroupPhase, Duration::ZERO).0);
         let second = Duration::from_secs(1);
         let (is_kept, left_out) = take("n1", Code::AgentConnected, second);
-        assert_eq!((is_kept, left_out), (true, Some((Some("n1".into()), Code::AgentConnected, 100))));
+        let counted = |count| Some(LeftOut { node: Some("n1".into()), code: Code::AgentConnected, count });
+        assert_eq!((is_kept, left_out), (true, counted(100)));
         let kept = (0..100).filter(|_| take("n1", Code::AgentConnected, second).0).count();
         assert_eq!(kept, PER_SECOND as usize - 1);
-        // What is full again costs nothing; what has left something out is not forgotten.
-        take("n2", Code::GroupPhase, second * 3600);
-        assert_eq!(quotas.of.len(), 2);
-        let counted = quotas.take(&of("n1", Code::AgentConnected), start + second * 3601);
-        assert_eq!(counted, (true, Some((Some("n1".into()), Code::AgentConnected, 96))));
+        // Without another event of its kind what was left out is counted as well, and what is full again costs nothing.
+        assert_eq!(quotas.sweep(start + second), []);
+        assert_eq!(quotas.of.len(), 1, "the other two kinds have their whole quota again");
+        assert_eq!(quotas.sweep(start + second * 2), [], "once a minute");
+        assert_eq!(quotas.sweep(start + second * 3600), counted(96).into_iter().collect::<Vec<_>>());
+        assert_eq!((quotas.of.len(), quotas.sweep(start + second * 7200).len()), (0, 0));
     }
 
     #[test]

@@ -69,17 +69,19 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
-    pub(crate) fn has_number(&self, sequence: u64) -> bool {
-        self.after.is_none_or(|after| sequence > after) && self.before.is_none_or(|before| sequence < before)
+    /// Whether an event is wanted, whatever its code.
+    pub(crate) fn is_of(&self, sequence: u64, time: UnixTime, node: Option<&str>, group: Option<&str>) -> bool {
+        let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
+        self.after.is_none_or(|after| sequence > after)
+            && self.before.is_none_or(|before| sequence < before)
+            && time >= self.since
+            && is(&self.node, node)
+            && is(&self.group, group)
     }
 
-    pub(crate) fn accepts(&self, event: &Recorded) -> bool {
-        let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
-        self.has_number(event.sequence)
-            && event.time >= self.since
-            && is(&self.node, event.node.as_deref())
-            && is(&self.group, event.group.as_deref())
-            && is(&self.code, Some(&event.code))
+    fn accepts(&self, event: &Recorded) -> bool {
+        self.is_of(event.sequence, event.time, event.node.as_deref(), event.group.as_deref())
+            && self.code.as_ref().is_none_or(|code| *code == event.code)
     }
 }
 
