@@ -18,18 +18,21 @@ export function AckDialog({ problem, onClose }: { problem: Problem; onClose: () 
   const cache = useQueryClient();
   const { time, seconds } = LASTS[lasts] ?? { time: "" };
   const apply = useMutation({
-    mutationFn: () =>
-      data(
+    mutationFn: async () => {
+      // By the clock that ends it: the browser's may be another one.
+      const now = (await data(api.GET("/api/v1/status"))).timeUnixNs / 1e6;
+      return data(
         api.POST("/api/v1/silences", {
           params: { query: {} },
           body: {
             apiVersion: "canopy/v1",
             kind: "Silence",
             metadata: { name: ackName(problem) },
-            spec: { problem: problem.id, note: note.trim(), ...(seconds && { until: endsAt(Date.now(), seconds) }) },
+            spec: { problem: problem.id, note: note.trim(), ...(seconds && { until: endsAt(now, seconds) }) },
           },
         }),
-      ),
+      );
+    },
     onSuccess: async () => {
       await cache.invalidateQueries({ queryKey: ["problems"] });
       onClose();
