@@ -45,6 +45,7 @@ test-deep: build ## the long campaigns: 20 minutes of fuzzing, 10^4 seeds, 10^6 
 	python3 scripts/fuzz.py 1200
 	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-reference -p canopy-sim -p canopy-datapath -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
+	cargo test -p canopy-e2e --test identities -- --ignored --nocapture
 
 conformance: build ## docs/conformance.md names tests that exist and run, docs/resources.md the fields of the API
 	python3 scripts/test_check_conformance.py

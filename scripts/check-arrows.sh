@@ -42,11 +42,13 @@ forbid canopy-controller-core 'utoipa|serde_json' 'the JSON form of the API belo
 forbid canopy-controller-api "canopy-(agent|datapath|store|controller-(actor|grpc|rest|runtime)).*|canopyctl|$outside" 'the API is types, for its server and its clients'
 forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 'the core is pure'
 forbid canopy-host-core "canopy-(agent|controller|store|datapath|control|host).*|$outside" 'the core is pure'
+forbid canopy-identity 'canopy-(control|packet|bpf|controller|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'names and certificates are for both sides'
+forbid canopy-controller-authority 'canopy-(control|packet|bpf|controller-.*|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'the authority signs, and knows of no API'
 forbid canopy-daemon 'canopy-.*' 'what every daemon needs knows none of them'
 forbid canopy-metrics 'canopy-.*' 'what every scrape needs knows no daemon'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
 forbid canopy-reference "canopy-.*|$outside" 'the reference shares nothing with what it judges'
-for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopyctl; do
+for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopy-controller-authority canopyctl; do
   forbid "$c" 'canopy-(agent|datapath|host|pacer|rc|lab|e2e).*' 'the controller names nothing of the agent or of hosts'
 done
 forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'

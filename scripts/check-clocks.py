@@ -25,7 +25,7 @@ LEFT_OUT = re.compile(r"^e2e/|/tests/|/tests\.rs$|/benches/|/examples/")
 
 ALLOWED = {
     "proto/units/src/time.rs": "the type itself",
-    "agent/runtime/src/main.rs": "the agent's clock, passed in: time stamps of samples and events for operators",
+    "agent/runtime/src/main.rs": "the agent's clock, passed in: time stamps of samples and events for operators; how long a certificate is valid, for the operator who enrolls",
     "agent/stamp/src/socket.rs": "time of arrival in a STAMP packet (RFC 8762): the difference of two of one host, its minimum filtered",
     "agent/stamp/src/link.rs": "time of sending in a STAMP packet (RFC 8762)",
     "agent/datapath/src/events.rs": "time stamps of events for operators",
@@ -40,6 +40,7 @@ ALLOWED = {
     "controller/actor/src/silences.rs": "a silence begins and ends at times of day that an operator wrote; read twice a second, so that a clock that was set takes effect",
     "controller/rest/src/routes/silences.rs": "that these times are in the future and within a year, and whether the first has come",
     "controller/actor/src/start.rs": "how long a confirmed commit still has, as the last start has stored it; a clock that was set back makes it no longer",
+    "controller/actor/src/acts.rs": "who did what when, for operators",
     "controller/actor/src/captures.rs": "when captures were armed, for operators",
     "controller/actor/src/charts.rs": "where the steps of charts are on the wall clock, for operators",
     "controller/actor/src/incidents.rs": "when incidents began and ended, for operators",
@@ -49,6 +50,12 @@ ALLOWED = {
     "controller/rest/src/routes/commit.rs": "the controller's time beside a deadline, for clients that show what is left",
     "controller/rest/src/routes/problems.rs": "the controller's time in its status, for operators",
     "controller/rest/src/watch/stream.rs": "the controller's time in the heartbeats of streams, for clients that show ages",
+    "controller/authority/src/registrar.rs": "the controller's own certificate is valid from and until times of day (X.509)",
+    "controller/grpc/src/identity.rs": "certificates are valid from and until times of day (X.509), and tokens end at one",
+    "controller/grpc/src/secure.rs": "a connection ends with its certificate; read again each minute, so that a clock that was set takes effect",
+    "controller/rest/src/routes/identities.rs": "tokens end, and certificates are revoked, at times of day",
+    "controller/runtime/src/main.rs": "the authority's certificate is valid from and until times of day (X.509)",
+    "agent/link/src/identity.rs": "when a certificate is to be renewed; read again each minute, so that a clock that was set takes effect",
     "controller/store/src/embedded.rs": "when a loss was found, for operators",
 }
 

@@ -7,10 +7,15 @@ fn main() -> std::io::Result<()> {
         .bytes(".canopy.v1.GroupItem.program")
         .bytes(".canopy.v1.NodeDelta.base")
         .bytes(".canopy.v1.SnapshotPage.base")
-        // It has a secret: `srh_hmac.rs` has its Debug form.
-        .skip_debug([".canopy.v1.SrhHmacKey"])
+        // They have a secret: `srh_hmac.rs` and `enrollment.rs` have their Debug forms.
+        .skip_debug([".canopy.v1.SrhHmacKey", ".canopy.v1.EnrollRequest"])
         .compile_protos(
-            &["proto/canopy/v1/node.proto", "proto/canopy/v1/membership.proto", "proto/canopy/v1/pacer.proto"],
+            &[
+                "proto/canopy/v1/node.proto",
+                "proto/canopy/v1/membership.proto",
+                "proto/canopy/v1/pacer.proto",
+                "proto/canopy/v1/identity.proto",
+            ],
             &["proto"],
         )
 }

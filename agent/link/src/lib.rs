@@ -14,6 +14,7 @@
 //! Nothing here gives up: every failure is followed by a jittered, bounded back-off, for ever.
 
 mod backoff;
+mod identity;
 mod report;
 mod target;
 mod telemetry;
@@ -28,6 +29,7 @@ use tokio::sync::watch as state;
 use tonic::transport::Channel;
 
 pub use backoff::Backoff;
+pub use identity::{IdentityError, enroll, renew};
 pub use target::{Target, TargetError};
 pub use telemetry::{TelemetryQueue, TelemetrySample};
 
@@ -162,7 +164,17 @@ impl Worker {
     }
 }
 
-/// A gRPC error in one line, without the transport's inner structures.
+/// A gRPC error in one line, with its causes: why a connection was not made is in them only.
 fn brief(status: &tonic::Status) -> String {
-    format!("{}: {}", status.code(), status.message())
+    let mut text = format!("{}: {}", status.code(), status.message());
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the controller is. Only places that need no certificate are accepted.
+//! Where the controller is: on this machine behind a Unix socket, or anywhere behind TLS.
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tonic::transport::Endpoint;
+use canopy_identity::{ConnectError, Credentials, CredentialsError, Trust};
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
 
 use crate::Channels;
 
@@ -20,16 +23,34 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 pub enum Target {
     /// `unix:/absolute/path`.
     Unix(PathBuf),
-    /// `http://127.0.0.1:port` or `http://[::1]:port`.
-    Loopback(SocketAddr),
+    /// `https://name-or-address:port`.
+    Tls {
+        /// A name, an IPv4 address, or an IPv6 address in brackets.
+        host: String,
+        /// 1..=65535.
+        port: u16,
+    },
 }
 
 /// A controller address that cannot be used; names the reason and the accepted forms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{value:?} is not a usable controller address: {reason}; use unix:/path/to/socket or http://127.0.0.1:PORT")]
+#[error("{value:?} is not a usable controller address: {reason}; use unix:/path/to/socket or https://HOST:PORT")]
 pub struct TargetError {
     value: String,
     reason: &'static str,
+}
+
+/// The controller was not reached over TLS.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreached {
+    #[error("{directory} has no certificate: enroll this agent with `canopy-agent enroll`", directory = .0.display())]
+    NotEnrolled(PathBuf),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error("configuring TLS: {0}")]
+    Tls(#[from] canopy_identity::TlsError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
 }
 
 impl FromStr for Target {
@@ -46,19 +67,31 @@ impl FromStr for Target {
                 _ => Ok(Self::Unix(PathBuf::from(path))),
             };
         }
-        if value.starts_with("https:") {
-            return refuse("TLS is not implemented yet: the agent has no certificates");
+        if value.starts_with("http:") {
+            return refuse(
+                "controllers serve TCP over TLS only: write https, and enroll this agent with `canopy-agent enroll`",
+            );
         }
-        let Some(authority) = value.strip_prefix("http://") else {
-            return refuse("it is neither unix: nor http:");
+        let Some(authority) = value.strip_prefix("https://") else {
+            return refuse("it is neither unix: nor https:");
         };
-        match authority.strip_suffix('/').unwrap_or(authority).parse::<SocketAddr>() {
-            Ok(address) if !address.ip().is_loopback() => refuse(
-                "TLS is not implemented yet, so the agent cannot authenticate the controller there: only loopback is allowed",
-            ),
-            Ok(address) if address.port() == 0 => refuse("port 0 cannot be connected to"),
-            Ok(address) => Ok(Self::Loopback(address)),
-            Err(_) => refuse("it must be a loopback IP address with a port, not a name"),
+        let Some((host, port)) = authority.strip_suffix('/').unwrap_or(authority).rsplit_once(':') else {
+            return refuse("it has no port");
+        };
+        let is_address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let is_host = match is_address {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => {
+                (1..=253).contains(&host.len())
+                    && host.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-')
+            }
+        };
+        match port.parse() {
+            _ if !is_host => {
+                refuse("its host is neither a name nor an address; an IPv6 address is written in brackets")
+            }
+            Ok(0) | Err(_) => refuse("its port is not 1 to 65535"),
+            Ok(port) => Ok(Self::Tls { host: host.to_owned(), port }),
         }
     }
 }
@@ -67,24 +100,57 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Loopback(address) => write!(f, "http://{address}"),
+            Self::Tls { host, port } => write!(f, "https://{host}:{port}"),
         }
     }
 }
 
 impl Target {
-    /// Connections that are made on first use and made again by themselves.
+    /// Connections that are made on first use and made again by themselves. Over TLS each uses the credentials that `identity` has then.
     ///
     /// # Errors
     /// The address does not form a URI.
-    pub fn channels(&self) -> Result<Channels, tonic::transport::Error> {
-        let endpoint = Endpoint::from_shared(self.to_string())?
-            .connect_timeout(KEEPALIVE)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_timeout(KEEPALIVE)
-            .keep_alive_while_idle(true);
-        Ok(Channels { control: endpoint.connect_lazy(), telemetry: endpoint.connect_lazy() })
+    pub fn channels(&self, identity: &Path) -> Result<Channels, tonic::transport::Error> {
+        Ok(Channels { control: self.channel(identity)?, telemetry: self.channel(identity)? })
     }
+
+    /// One of them.
+    pub(crate) fn channel(&self, identity: &Path) -> Result<Channel, tonic::transport::Error> {
+        match self {
+            Self::Unix(_) => Ok(endpoint(self.to_string())?.connect_lazy()),
+            Self::Tls { host, port } => {
+                let (host, port, identity) = (host.clone(), *port, identity.to_owned());
+                // TLS is the connector's.
+                let endpoint = endpoint(format!("http://{host}:{port}"))?;
+                Ok(endpoint.connect_with_connector_lazy(service_fn(move |_| {
+                    let (host, identity) = (host.clone(), identity.clone());
+                    async move {
+                        let own = Credentials::load(&identity)?.ok_or(Unreached::NotEnrolled(identity))?;
+                        let trust = Trust::Authorities(own.authorities.clone(), own.certificate.domain.clone());
+                        over_tls(&host, port, trust, Some(&own)).await
+                    }
+                })))
+            }
+        }
+    }
+}
+
+pub(crate) fn endpoint(uri: String) -> Result<Endpoint, tonic::transport::Error> {
+    Ok(Endpoint::from_shared(uri)?
+        .connect_timeout(KEEPALIVE)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE)
+        .keep_alive_while_idle(true))
+}
+
+pub(crate) async fn over_tls(
+    host: &str,
+    port: u16,
+    trust: Trust,
+    own: Option<&Credentials>,
+) -> Result<TokioIo<canopy_identity::ClientStream>, Unreached> {
+    let config = canopy_identity::client(trust, own)?;
+    Ok(TokioIo::new(canopy_identity::connect(host, port, Arc::new(config)).await?))
 }
 
 #[cfg(test)]
@@ -92,20 +158,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_addresses_round_trip() {
-        for good in ["unix:/run/canopy/controller.sock", "http://127.0.0.1:7443", "http://[::1]:7443"] {
+    fn addresses_round_trip() {
+        for good in [
+            "unix:/run/canopy/controller.sock",
+            "https://127.0.0.1:8641",
+            "https://[2001:db8::1]:8641",
+            "https://controller.example:8641",
+        ] {
             assert_eq!(good.parse::<Target>().unwrap().to_string(), good);
         }
         assert_eq!("unix:///run/c.sock".parse::<Target>().unwrap().to_string(), "unix:/run/c.sock");
+        assert_eq!("https://a:1/".parse::<Target>().unwrap().to_string(), "https://a:1");
     }
 
     #[test]
-    fn remote_addresses_are_refused_with_the_reason() {
+    fn other_addresses_are_refused_with_the_reason() {
         let reason = |value: &str| value.parse::<Target>().unwrap_err().to_string();
-        assert!(reason("http://192.0.2.1:7443").contains("only loopback"));
-        assert!(reason("http://[2001:db8::1]:7443").contains("only loopback"));
-        assert!(reason("https://127.0.0.1:7443").contains("no certificates"));
-        assert!(reason("http://controller:7443").contains("not a name"));
+        // As an earlier version took it: the reason has what to write.
+        assert!(reason("http://127.0.0.1:7443").contains("write https") && reason("http://x").contains("enroll"));
+        assert!(reason("https://controller").contains("no port"));
+        assert!(reason("https://2001:db8::1:8641").contains("in brackets"));
+        assert!(reason("https://[::g]:8641").contains("in brackets"));
+        assert!(reason("https://a b:8641").contains("neither a name"));
+        for port in ["0", "65536", "x", ""] {
+            assert!(reason(&format!("https://a:{port}")).contains("port"));
+        }
         assert!(reason("unix:relative").contains("absolute"));
         assert!(reason(&format!("unix:/{}", "x".repeat(107))).contains("107 bytes"));
         assert!(reason("controller.sock").contains("neither"));

@@ -20,7 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 fn link(path: &Path, known: Option<NodeSpec>) -> Link {
     let (link, worker) = channels("leaf-1", known.map(|spec| Arc::new(HeldSpec::encode(spec))));
     let target: Target = format!("unix:{}", path.display()).parse().unwrap();
-    tokio::spawn(worker.run(target.channels().unwrap(), "0.1.0", Arc::new(|| 0.5)));
+    tokio::spawn(worker.run(target.channels(path).unwrap(), "0.1.0", Arc::new(|| 0.5)));
     link
 }
 
@@ -277,7 +277,7 @@ async fn the_worker_ends_with_its_link() {
     let place = Place::new();
     let (link, worker) = channels("leaf-1", None);
     let target: Target = format!("unix:{}", place.socket().display()).parse().unwrap();
-    let running = tokio::spawn(worker.run(target.channels().unwrap(), "0.1.0", Arc::new(|| 0.0)));
+    let running = tokio::spawn(worker.run(target.channels(&place.socket()).unwrap(), "0.1.0", Arc::new(|| 0.0)));
     drop(link);
     soon("the worker's end", running).await.unwrap();
 }

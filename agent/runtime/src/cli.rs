@@ -29,6 +29,12 @@ pub(crate) enum Command {
     /// Inspects the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Gets this agent's certificate with a token of `canopyctl node enroll`, for a controller on another machine.
+    Enroll {
+        /// File with the token; "-" reads standard input. It works once, within ten minutes.
+        #[arg(long, value_name = "FILE", default_value = "-")]
+        token_file: PathBuf,
+    },
     /// Checks the kernel features that the agent needs, and prints how to get missing ones.
     Doctor,
     /// Keeps IPv6 multicast routing enabled while it runs. The agent starts and stops this process.
@@ -54,7 +60,7 @@ pub(crate) struct Flags {
     /// This node's name in the topology [default: the short host name].
     #[arg(long, global = true, value_name = "NAME")]
     node: Option<String>,
-    /// Controller: unix:/path/to/socket or http://127.0.0.1:PORT [default: unix:/run/canopy/controller.sock].
+    /// Controller: unix:/path/to/socket or https://HOST:PORT [default: unix:/run/canopy/controller.sock].
     #[arg(long, global = true, value_name = "URL")]
     controller: Option<String>,
     /// Directory of the ledger [default: /var/lib/canopy/agent].

@@ -148,6 +148,11 @@ mod or_empty {
 }
 
 impl Config {
+    /// Directory of the agent's key and certificate.
+    pub fn identity(&self) -> PathBuf {
+        self.state_dir.join("identity")
+    }
+
     /// The defaults on a host of this name; its node has the same name, without the domain.
     pub fn defaults(hostname: &str) -> Self {
         let short = hostname.trim().split('.').next().unwrap_or_default();

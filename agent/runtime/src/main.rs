@@ -20,6 +20,7 @@ use canopy_daemon::config::Loaded;
 use canopy_daemon::notify::Notifier;
 use canopy_daemon::signals;
 use canopy_datapath::{Hold, LinuxDatapath, Options};
+use canopy_identity::Subject;
 use canopy_stamp::{Prober, StampSettings};
 use clap::Parser;
 
@@ -53,6 +54,7 @@ fn start(Cli { flags, command }: Cli) -> anyhow::Result<ExitCode> {
             match canopy_datapath::hold_multicast(&socket).context("keeping multicast routing enabled")? {}
         }
         Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&settings(flags)?)?),
+        Command::Enroll { token_file } => runtime()?.block_on(enroll(&settings(flags)?, &token_file))?,
         Command::Doctor => return print_examination(&settings(flags)?),
         Command::Cleanup => runtime()?.block_on(clean_up(&settings(flags)?))?,
     }
@@ -84,14 +86,16 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast, congestion };
     let datapath = LinuxDatapath::open(options).await;
     let datapath = datapath.context("opening the datapath (`canopy-agent doctor` lists missing kernel features)")?;
-    let channels = config.controller.channels().context("controller")?;
+    let identity = config.identity();
+    let channels = config.controller.channels(&identity).context("controller")?;
     let (link, worker) = canopy_agent_link::channels(&config.node, known.clone());
     tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
+    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity.clone(), Arc::new(random)));
     let hosts = Hosts {
         config: config.host_socket,
         node: config.node.clone(),
         target: config.controller.to_string(),
-        controller: config.controller.channels().context("controller")?.control,
+        controller: config.controller.channels(&identity).context("controller")?.control,
         specs: link.specs.clone(),
         state_dir: config.state_dir,
     };
@@ -132,6 +136,29 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     ended?;
     tracing::info!("stopped; the kernel continues to forward (`canopy-agent cleanup` removes its state)");
     Ok(())
+}
+
+/// Gets this agent's first certificate.
+async fn enroll(config: &Config, token_file: &Path) -> anyhow::Result<()> {
+    let read = match token_file.to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()),
+        _ => std::fs::read_to_string(token_file),
+    };
+    let token = read.with_context(|| format!("--token-file {}", token_file.display()))?.parse()?;
+    let subject = Subject::Node(config.node.clone());
+    let certificate = canopy_agent_link::enroll(&config.controller, &config.identity(), &subject, token).await;
+    let certificate = certificate.with_context(|| format!("enrolling {subject} at {}", config.controller))?;
+    let days = left(certificate.not_after).as_secs_f64() / 86_400.0;
+    println!(
+        "enrolled as {subject} of domain {}; the certificate in {} is valid for {days:.1} days, and a running agent renews it",
+        certificate.domain,
+        config.identity().display()
+    );
+    Ok(())
+}
+
+fn left(until: canopy_units::UnixTime) -> Duration {
+    Duration::from_nanos(until.nanos().saturating_sub(canopy_units::UnixTime::now().nanos()))
 }
 
 /// The process that keeps multicast routing enabled.

@@ -24,7 +24,7 @@ fn start(dir: &Path) -> Agent {
     let target: Target = format!("unix:{}", dir.join("controller.sock").display()).parse().unwrap();
     Agent::start(&dir.join("state"), Notifier::default(), |known| {
         let (link, worker) = channels("leaf-1", known);
-        tokio::spawn(worker.run(target.channels().unwrap(), "0.1.0", Arc::new(|| 0.5)));
+        tokio::spawn(worker.run(target.channels(dir).unwrap(), "0.1.0", Arc::new(|| 0.5)));
         link
     })
 }

@@ -40,6 +40,12 @@ pub enum Code {
     AgentConnected,
     /// A node's agent is no longer connected.
     AgentDisconnected,
+    /// A node or a host got its first certificate.
+    Enrolled,
+    /// An enrollment with a token of another name, or one that was used already.
+    EnrollmentRefused,
+    /// An operator revoked the certificates of a node or a host.
+    IdentityRevoked,
     /// A node reported more events at once than are kept.
     EventsLeftOut,
     /// There were too many events of one code and node; the event has how many were left out.

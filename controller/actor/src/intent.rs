@@ -83,7 +83,7 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 owned(domain.declared_member(group, host))
             }
-            IntentKind::Hmac | IntentKind::Commit => None,
+            IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity => None,
         }
     }
 
@@ -98,7 +98,7 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 domain.declared_member(group, host)?.0
             }
-            IntentKind::Hmac | IntentKind::Commit => return None,
+            IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity => return None,
         };
         Some(metadata.tag())
     }

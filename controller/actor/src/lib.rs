@@ -12,6 +12,7 @@
 //! - [`telemetry`] and [`events`] keep what nodes report, in memory only and bounded; [`charts`] keeps what it was over the last hour,
 //!   `incidents` what it was when a problem opened, in files beside the store.
 
+mod acts;
 mod attempts;
 pub mod books;
 pub mod captures;

@@ -46,6 +46,8 @@ pub(crate) enum Message {
     Execute(Box<Request>),
     /// Begins, extends or ends a confirmed commit.
     Commit(Box<Deed>),
+    /// Adds an entry to the audit, of an act that writes nothing else.
+    Audit(Box<AuditedAct>),
     /// Takes a term above this one, durably.
     RaiseTerm {
         above: u64,
@@ -77,6 +79,15 @@ pub(crate) struct Deed {
     /// As of an [`Order`].
     pub(crate) key: Option<String>,
     pub(crate) answer: oneshot::Sender<Result<(Commit, Option<Replayed>), CommandError>>,
+}
+
+/// What an operator does that changes no record but the audit.
+pub(crate) struct AuditedAct {
+    pub(crate) target: Target,
+    pub(crate) action: Action,
+    pub(crate) by: Principal,
+    pub(crate) request: Option<RequestId>,
+    pub(crate) answer: oneshot::Sender<Result<(), CommandError>>,
 }
 
 /// A traced change.
@@ -205,6 +216,7 @@ impl Task {
                     _ = answer.send(raised.map_err(CommandError::Store));
                     failed.map_or(Ok(()), Err)?;
                 }
+                Some(Message::Audit(act)) => self.audit(*act).await?,
                 Some(Message::Commit(deed)) => self.do_with_commit(*deed).await?,
                 Some(Message::EndSilence { name, why }) => self.end_silence(name, why).await?,
                 Some(Message::Execute(request)) => {

@@ -29,6 +29,8 @@ pub enum IntentKind {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
+    /// The certificates of an agent; its name is `node/NAME` or `host/NAME`.
+    Identity,
 }
 
 macro_rules! same {
@@ -46,7 +48,7 @@ macro_rules! same {
         }
     };
 }
-same!(Topology, Drain, Silence, Group, Member, Hmac, Commit);
+same!(Topology, Drain, Silence, Group, Member, Hmac, Commit, Identity);
 
 /// One write of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -58,7 +60,7 @@ pub struct AuditItem {
     pub time_unix_ns: u64,
     /// Who did.
     pub by: Principal,
-    /// `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`.
+    /// `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`; of an identity `enroll` or `revoke`.
     #[schema(value_type = String)]
     pub action: audit::Action,
     /// Kind of the resource.

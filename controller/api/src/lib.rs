@@ -7,7 +7,7 @@
 //!   the domain's view of it. Specs are those of `canopy_model`.
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
 //!   operators wrote.
-//! - [`sign_in`]: the way of a browser into the API.
+//! - [`identity`]: certificates of agents. [`sign_in`]: the way of a browser into the API.
 //! - [`capture`], [`chart`], [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
 
 /// Implements `From` for a type of this API and the domain's type of the same name, which has the same fields: those in
@@ -45,6 +45,7 @@ pub mod health;
 pub mod history;
 pub mod hmac;
 pub mod host;
+pub mod identity;
 pub mod incident;
 mod input;
 pub mod link;

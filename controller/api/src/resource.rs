@@ -73,6 +73,8 @@ pub enum Kind {
     Commit,
     /// A list of [`crate::history::VersionItem`].
     VersionList,
+    /// A list of [`crate::identity::Revocation`].
+    RevocationList,
     /// A list of [`crate::telemetry::GroupSample`].
     GroupTelemetryList,
     /// [`crate::telemetry::NodeSample`].

@@ -27,6 +27,8 @@ pub enum IntentKind {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
+    /// The certificates of an agent; its name is `node/NAME` or `host/NAME`.
+    Identity,
 }
 
 impl std::fmt::Display for IntentKind {
@@ -40,10 +42,19 @@ impl std::str::FromStr for IntentKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Topology, Self::Drain, Self::Silence, Self::Group, Self::Member, Self::Hmac, Self::Commit];
+        let all = [
+            Self::Topology,
+            Self::Drain,
+            Self::Silence,
+            Self::Group,
+            Self::Member,
+            Self::Hmac,
+            Self::Commit,
+            Self::Identity,
+        ];
         let found = all.into_iter().find(|kind| kind.to_string() == text);
         found.ok_or_else(|| {
-            format!("{text:?} is not a kind: use Topology, Drain, Silence, Group, Member, Hmac or Commit")
+            format!("{text:?} is not a kind: use Topology, Drain, Silence, Group, Member, Hmac, Commit or Identity")
         })
     }
 }
@@ -70,11 +81,15 @@ pub enum Action {
     Cancel,
     /// It was rolled back because its time had passed.
     Expire,
+    /// A token was made, with which an agent gets its first certificate.
+    Enroll,
+    /// The certificates of an agent were revoked.
+    Revoke,
 }
 
 impl Action {
     /// Every action, for filters.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Create,
         Self::Update,
         Self::Delete,
@@ -84,6 +99,8 @@ impl Action {
         Self::Extend,
         Self::Cancel,
         Self::Expire,
+        Self::Enroll,
+        Self::Revoke,
     ];
 }
 

@@ -90,6 +90,10 @@ pub enum Command {
     Commit(CommitArgs),
     /// Show or rotate the keys of the SRH HMAC TLV.
     Hmac(HmacArgs),
+    /// Enroll the agent of a node that connects over TLS, or revoke its certificates.
+    Node(IdentityArgs),
+    /// Enroll the agent of a host, or revoke its certificates.
+    Host(IdentityArgs),
     /// Open the web UI in a browser, signed in as you.
     ///
     /// The controller makes a code that works once, within a minute; the browser exchanges it for a session of at most 12 h, which ends with the controller.
@@ -241,6 +245,31 @@ pub enum HmacAction {
     Rotate,
 }
 
+/// Arguments of `node` and `host`.
+#[derive(Args)]
+pub struct IdentityArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: IdentityAction,
+}
+
+/// What to do with the certificates of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum IdentityAction {
+    /// Print a token with which `canopy-agent enroll` gets its certificate, once and within ten minutes.
+    ///
+    /// The token alone is printed to standard output: canopyctl node enroll n4 | ssh n4 canopy-agent enroll --controller https://CONTROLLER:8641
+    Enroll {
+        /// Its name in the topology, now or later.
+        name: String,
+    },
+    /// Refuse every certificate and token that it has, and end its connections. What it forwards stays as it is.
+    Revoke {
+        /// Its name in the topology.
+        name: String,
+    },
+}
+
 /// Arguments of `apply`.
 #[derive(Args)]
 pub struct ApplyArgs {
@@ -338,6 +367,8 @@ pub enum Audited {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
+    /// The certificates of an agent; its name is node/NAME or host/NAME.
+    Identity,
 }
 
 /// What a write did.
@@ -361,6 +392,10 @@ pub enum AuditAction {
     Cancel,
     /// It was rolled back because its time had passed.
     Expire,
+    /// A token was made for an agent.
+    Enroll,
+    /// The certificates of an agent were revoked.
+    Revoke,
 }
 
 /// Arguments of `audit`.
@@ -739,6 +774,9 @@ mod tests {
             "get problems",
             "get events -g g1 -w",
             "hmac rotate",
+            "node enroll n4",
+            "node revoke n4",
+            "host enroll r1",
             "get flows n1/eth1 -o wide",
             "describe link n1/eth1",
             "wait group g --for deleted --timeout 2m",

@@ -59,6 +59,8 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Wait(a) => commands::wait::run(&client, &a, out).await,
         Command::Commit(a) => commands::commit::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
+        Command::Node(a) => commands::identity::run(&client, "node", &a.action, out, &mut std::io::stderr()).await,
+        Command::Host(a) => commands::identity::run(&client, "host", &a.action, out, &mut std::io::stderr()).await,
         Command::Ui(a) => commands::ui::run(&client, &a, out).await,
         Command::Names { kind, prefix } => commands::names::run(&client, &kind, &prefix, out).await,
         Command::Completion { .. } | Command::Context(_) => Ok(()),

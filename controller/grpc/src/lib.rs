@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Southbound gRPC: node agents watch their desired state and report; RDMA applications join and leave groups.
 //!
-//! - [`server`]: both services and gRPC health, with explicit limits (tonic has none by default).
+//! - [`server`]: the services and gRPC health, with explicit limits (tonic has none by default).
 //! - [`error`] maps every refusal to a status code, in one place.
-//! - `node` and `membership`: one service each. Desired state travels on one `watch` per node, so a slow agent gets the
+//! - `caller` decides what a program may do with whose name; `secure` has the TLS connections of agents.
+//! - `node`, `membership` and `identity`: one service each. Desired state travels on one `watch` per node, so a slow agent gets the
 //!   newest state and never a queue.
 
+mod caller;
 mod closing;
 mod content;
 pub mod error;
+mod identity;
 mod membership;
 mod node;
-mod peer;
+mod secure;
 mod server;
+mod strangers;
 
+pub use caller::Caller;
+pub use secure::{Secure, incoming};
 pub use server::{MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, server};

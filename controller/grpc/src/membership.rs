@@ -21,9 +21,9 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::Instrument;
 
+use crate::caller::Caller;
 use crate::closing::closed;
 use crate::error;
-use crate::peer::peer;
 
 /// Longest duration of a unary call.
 const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -70,11 +70,12 @@ impl Membership {
 #[tonic::async_trait]
 impl MembershipService for Membership {
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
+        let caller = Caller::of(&request)?;
         let span = tracing::info_span!(
             "join",
             group = request.get_ref().group,
             host = request.get_ref().host,
-            peer = peer(&request)
+            %caller
         );
         let request = request.into_inner();
         if request.lease {
@@ -84,6 +85,7 @@ impl MembershipService for Membership {
         let instance = NonZeroU64::new(request.instance);
         let (group, spec) = <(String, MemberSpec)>::try_from(request).map_err(error::field)?;
         let host = spec.host.clone();
+        caller.as_host(&self.controller, &host)?;
         let command = Command::PutMember { group: group.clone(), spec, create_only: true, instance };
         async {
             let done = self.execute(command, &host).await?;
@@ -101,15 +103,17 @@ impl MembershipService for Membership {
     }
 
     async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveResponse>, Status> {
+        let caller = Caller::of(&request)?;
         let span = tracing::info_span!(
             "leave",
             group = request.get_ref().group,
             host = request.get_ref().host,
-            peer = peer(&request)
+            %caller
         );
         let LeaveRequest { group, host } = request.into_inner();
         check_name("group", &group).map_err(error::field)?;
         check_name("host", &host).map_err(error::field)?;
+        caller.as_host(&self.controller, &host)?;
         async {
             let by = host.clone();
             self.execute(Command::DeleteMember { group, host }, &by).await?;
@@ -135,6 +139,7 @@ impl MembershipService for Membership {
         &self,
         request: Request<WatchGroupRequest>,
     ) -> Result<Response<Self::WatchGroupStream>, Status> {
+        Caller::of(&request)?.as_reader()?;
         let group = request.into_inner().group;
         check_name("group", &group).map_err(error::field)?;
         // Subscribed before the first snapshot, so that no change in between is missed.

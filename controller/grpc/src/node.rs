@@ -29,10 +29,10 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument;
 
+use crate::caller::Caller;
 use crate::closing::closed;
 use crate::content::{Content, Known};
 use crate::error;
-use crate::peer::peer;
 
 /// Errors kept of one report.
 const MAX_ERRORS: usize = 256;
@@ -69,12 +69,13 @@ impl NodeService for Nodes {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let peer = peer(&request);
+        let caller = Caller::of(&request)?;
         let request = request.into_inner();
         let known = Known::of(&request)?;
         let WatchRequest { node, agent_version, minor_version, .. } = request;
         check_name("node", &node).map_err(error::field)?;
-        let span = tracing::info_span!("watch", node, peer, agent_version);
+        caller.as_node(&node)?;
+        let span = tracing::info_span!("watch", node, %caller, agent_version);
         self.outbid(&node, &known, &span).await?;
         let mut specs = self.controller.watch_node(&node).ok_or_else(|| error::unknown_node(&node))?;
         // A node gets nothing that a power cut can take back.
@@ -131,7 +132,9 @@ impl NodeService for Nodes {
     }
 
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
-        let span = tracing::debug_span!("report", node = request.get_ref().node, peer = peer(&request));
+        let caller = Caller::of(&request)?;
+        caller.as_node(&request.get_ref().node)?;
+        let span = tracing::debug_span!("report", node = request.get_ref().node, %caller);
         let mut status = NodeStatus::try_from(request.into_inner()).map_err(error::field)?;
         cap_errors(&mut status.errors);
         self.check_observed(&mut status);
@@ -150,7 +153,8 @@ impl NodeService for Nodes {
         &self,
         request: Request<Streaming<StreamTelemetryRequest>>,
     ) -> Result<Response<StreamTelemetryResponse>, Status> {
-        let span = tracing::debug_span!("telemetry", peer = peer(&request));
+        let caller = Caller::of(&request)?;
+        let span = tracing::debug_span!("telemetry", %caller);
         let mut samples = request.into_inner();
         let mut closing = self.closing.clone();
         let receive = async {
@@ -170,6 +174,9 @@ impl NodeService for Nodes {
                             named.unwrap_or_default()
                         ),
                     )));
+                }
+                if named.is_none() {
+                    caller.as_node(&sample.node)?;
                 }
                 named = Some(sample.node.clone());
                 self.take_in(sample)?;

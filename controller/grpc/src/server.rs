@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Both services and their limits.
+//! The services and their limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_control::pb::identity_service_server::IdentityServiceServer;
 use canopy_control::pb::membership_service_server::MembershipServiceServer;
 use canopy_control::pb::node_service_server::NodeServiceServer;
 use canopy_controller_actor::Controller;
+use canopy_controller_authority::Registrar;
 use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
 
+use crate::identity::Identities;
 use crate::membership::Membership;
 use crate::node::Nodes;
 
@@ -17,15 +21,22 @@ use crate::node::Nodes;
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 /// Largest response message, bytes: a snapshot of 10,000 groups of 64 receivers.
 pub const MAX_RESPONSE_BYTES: usize = 256 << 20;
+/// Largest request for a certificate, bytes.
+const MAX_ENROLLMENT_BYTES: usize = 16 << 10;
 /// Calls at once on one connection: an agent has three, a host one per group that it watches.
 const MAX_STREAMS: u32 = 1024;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// NodeService, MembershipService and gRPC health. When `closing` becomes true, open streams end with UNAVAILABLE.
-pub async fn server(controller: Controller, closing: watch::Receiver<bool>) -> Router {
+/// NodeService, MembershipService, IdentityService and gRPC health. `registrar` makes the certificates of agents, if they connect over TLS. When `closing` becomes true, open streams end with UNAVAILABLE.
+pub async fn server(
+    controller: Controller,
+    registrar: Option<Arc<Registrar>>,
+    closing: watch::Receiver<bool>,
+) -> Router {
     let (health, health_service) = tonic_health::server::health_reporter();
+    let identities = IdentityServiceServer::new(Identities::new(controller.clone(), registrar));
     let nodes = NodeServiceServer::new(Nodes::new(controller.clone(), closing.clone()));
     let membership = MembershipServiceServer::new(Membership::new(controller, closing));
     health.set_serving::<NodeServiceServer<Nodes>>().await;
@@ -36,6 +47,7 @@ pub async fn server(controller: Controller, closing: watch::Receiver<bool>) -> R
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .add_service(health_service)
+        .add_service(identities.max_decoding_message_size(MAX_ENROLLMENT_BYTES))
         .add_service(nodes.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES))
         .add_service(
             membership.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES),

@@ -20,8 +20,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, incidents, links,
-    members, nodes, problems, sign_in, silences, telemetry, topology, validate, waited,
+    captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities, incidents,
+    links, members, nodes, problems, sign_in, silences, telemetry, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -62,6 +62,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(captures::get))
         .routes(routes!(hmac::get))
         .routes(routes!(hmac::rotate))
+        .routes(routes!(identities::enroll))
+        .routes(routes!(identities::revocations, identities::revoke))
         .routes(routes!(controllers::list))
         .routes(routes!(problems::status))
         .routes(routes!(problems::list))

@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
 use canopy_controller_actor::Controller;
+use canopy_controller_authority::Registrar;
 use tokio::sync::watch;
 use tower_http::trace::TraceLayer;
 
@@ -29,11 +30,16 @@ const STREAMS: usize = 512;
 /// The whole northbound API with streams and sessions of its own, which end with it.
 pub fn router(controller: Controller) -> Router {
     let (open, closing) = watch::channel(false);
-    router_with(controller, Watches::new(closing, STREAMS), Sessions::default()).layer(Extension(Arc::new(open)))
+    router_with(controller, Watches::new(closing, STREAMS), Sessions::default(), None).layer(Extension(Arc::new(open)))
 }
 
-/// The whole northbound API with these streams and sessions.
-pub fn router_with(controller: Controller, watches: Watches, sessions: Sessions) -> Router {
+/// The whole northbound API with these streams and sessions; `registrar` has the identities of agents, if they connect over TLS.
+pub fn router_with(
+    controller: Controller,
+    watches: Watches,
+    sessions: Sessions,
+    registrar: Option<Arc<Registrar>>,
+) -> Router {
     let (described, _) = openapi::described().split_for_parts();
     described
         .route_layer(axum::middleware::from_fn(openapi::parameters::refuse_unknown))
@@ -45,6 +51,7 @@ pub fn router_with(controller: Controller, watches: Watches, sessions: Sessions)
         .fallback(ui::fallback)
         .layer(axum::middleware::from_fn(timeout))
         .layer(Extension(watches))
+        .layer(Extension(registrar))
         .layer(axum::middleware::from_fn_with_state(sessions.clone(), sessions::require))
         .layer(Extension(sessions))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

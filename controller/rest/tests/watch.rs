@@ -106,7 +106,7 @@ async fn with_slots(slots: usize) -> (Api, watch::Sender<bool>) {
     let running = canopy_controller_actor::start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
     let controller = running.controller;
     let (close, closing) = watch::channel(false);
-    let router = router_with(controller.clone(), Watches::new(closing, slots), Sessions::default());
+    let router = router_with(controller.clone(), Watches::new(closing, slots), Sessions::default(), None);
     (Api { router, controller }, close)
 }
 

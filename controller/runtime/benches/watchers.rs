@@ -45,6 +45,7 @@ async fn measure() {
         thresholds: Default::default(),
         hmac: Default::default(),
         traces: None,
+        registrar: None,
         grpc: vec![bind("grpc.sock").await],
         rest: vec![bind("rest.sock").await],
         shutdown,

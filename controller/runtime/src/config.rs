@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of the controller; `canopy_daemon::config` describes their sources and how keys are written.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use canopy_controller_core::threshold::{
     DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, DEFAULT_MIN_RTT, DEFAULT_V_ECN_PERMILLE, MAX_RTT, MIN_K_BASE,
     ThresholdSettings, V_ECN_PERMILLE,
 };
-use canopy_daemon::config::{Faults, Settings, list};
+use canopy_daemon::config::{Faults, Settings, list, text};
 use canopy_daemon::log::LogConfig;
+use canopy_identity::TrustDomain;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::srh_hmac::FlagBit;
 use canopy_store::EngineKind;
@@ -21,6 +23,9 @@ use crate::listen::Listen;
 
 /// Read if it exists.
 pub const SYSTEM_FILE: &str = "/etc/canopy/controller.toml";
+
+/// Possible values of `identity.certificate_lifetime`.
+const CERTIFICATE_LIFETIME: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3600);
 
 /// Listen addresses per API, at most.
 const MAX_LISTENERS: usize = 16;
@@ -33,6 +38,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// Southbound API, for agents and RDMA applications.
     pub grpc: GrpcConfig,
+    /// Certificates of agents that connect over TLS.
+    pub identity: IdentityConfig,
     /// Northbound API, for operators.
     pub rest: RestConfig,
     /// Prefixes that addresses and SIDs are allocated from. Must not be changed while groups exist.
@@ -93,14 +100,51 @@ impl Default for StoreConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrpcConfig {
-    /// `unix:/path` or `loopback-address:port`; one or a list.
+    /// `unix:/path`, or `address:port` for TLS; one or a list.
     #[serde(deserialize_with = "list")]
     pub listen: Vec<Listen>,
+}
+
+impl GrpcConfig {
+    /// An address is served over TLS, for which the controller needs its authority.
+    pub fn has_tls(&self) -> bool {
+        self.listen.iter().any(|listen| matches!(listen, Listen::Tcp(_)))
+    }
 }
 
 impl Default for GrpcConfig {
     fn default() -> Self {
         Self { listen: vec![Listen::Unix("/run/canopy/controller.sock".into())] }
+    }
+}
+
+/// Section `identity`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdentityConfig {
+    /// Directory of the authority: its key, its certificate and what is revoked. Not in backups of the store.
+    pub directory: PathBuf,
+    /// SPIFFE trust domain; another one makes every certificate worthless.
+    #[serde(with = "text")]
+    pub trust_domain: TrustDomain,
+    /// How long a certificate is valid, 1 min ..= 30 days; agents renew it at half of that.
+    #[serde(with = "humantime_serde")]
+    pub certificate_lifetime: Duration,
+}
+
+impl Default for IdentityConfig {
+    fn default() -> Self {
+        Self {
+            directory: "/var/lib/canopy/identity".into(),
+            trust_domain: "canopy".parse().expect("it is a trust domain"),
+            certificate_lifetime: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+impl From<IdentityConfig> for canopy_controller_authority::Settings {
+    fn from(config: IdentityConfig) -> Self {
+        Self { directory: config.directory, domain: config.trust_domain, lifetime: config.certificate_lifetime }
     }
 }
 
@@ -204,12 +248,21 @@ impl Settings for Config {
         if self.grpc.listen.is_empty() {
             faults.push("grpc.listen", "is empty: no agent could connect");
         }
+        if !self.identity.directory.is_absolute() {
+            faults.push("identity.directory", format!("{:?} is not an absolute path", self.identity.directory));
+        }
+        let life = self.identity.certificate_lifetime;
+        if !CERTIFICATE_LIFETIME.contains(&life) {
+            let why = format!("{} is out of range: use 1m to 30d", humantime::format_duration(life));
+            faults.push("identity.certificate_lifetime", why);
+        }
         for (key, listen) in [("grpc.listen", &self.grpc.listen), ("rest.listen", &self.rest.listen)] {
             if listen.len() > MAX_LISTENERS {
                 faults.push(key, format!("{} addresses, at most {MAX_LISTENERS} are possible", listen.len()));
             }
-            listen.iter().for_each(|listen| faults.check(key, listen.check()));
+            listen.iter().for_each(|listen| faults.check(key, listen.check_path()));
         }
+        self.rest.listen.iter().for_each(|listen| faults.check("rest.listen", listen.check_local()));
         faults.check("traces.endpoint", self.traces.check());
         faults.check("log.level", self.log.check_level());
     }
@@ -268,6 +321,9 @@ mod tests {
             let error = read(&format!("rest.listen = {bad:?}")).unwrap_err();
             assert!(error.starts_with("rest.listen (from ") && error.contains("certificates"), "{error}");
         }
+        // Agents come over TLS, from wherever.
+        let config = read("grpc.listen = [\"unix:/tmp/a\", \"[::]:8641\"]").unwrap();
+        assert!(config.grpc.has_tls() && !Config::default().grpc.has_tls());
         read("grpc.listen = [\"unix:/tmp/a\", \"[::1]:1\", \"127.9.9.9:0\"]").unwrap();
     }
 
@@ -277,6 +333,10 @@ mod tests {
             ("store.path = \"a\"", "store.path"),
             ("grpc.listen = []", "grpc.listen"),
             ("rest.listen = \"nonsense\"", "rest.listen"),
+            ("identity.directory = \"a\"", "identity.directory"),
+            ("identity.trust_domain = \"Canopy\"", "identity.trust_domain"),
+            ("identity.certificate_lifetime = \"59s\"", "identity.certificate_lifetime"),
+            ("identity.certificate_lifetime = \"31d\"", "identity.certificate_lifetime"),
             ("addressing.block = \"5f00::/40\"", "addressing.block"),
             ("addressing.node_prefix = \"fcfd::/40\"", "addressing.node_prefix"),
             ("log.level = \"a=b=c\"", "log.level"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listen addresses and bound listeners: Unix sockets, and TCP on loopback only, because TLS is not implemented yet.
+//! Listen addresses and bound listeners: Unix sockets, and TCP. Agents use TLS over TCP; operators use it without, on loopback only.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,10 +25,9 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
             Some(path) => Ok(Self::Unix(path.into())),
-            None => text
-                .parse()
-                .map(Self::Tcp)
-                .map_err(|_| format!("{text:?} is not a listen address: use unix:/path, 127.0.0.1:port or [::1]:port")),
+            None => text.parse().map(Self::Tcp).map_err(|_| {
+                format!("{text:?} is not a listen address: use unix:/path, 192.0.2.1:port or [2001:db8::1]:port")
+            }),
         }
     }
 }
@@ -49,17 +48,27 @@ impl Serialize for Listen {
 }
 
 impl Listen {
-    /// Refuses addresses that other machines can reach, and paths that cannot be bound.
+    /// Refuses paths that cannot be bound.
     ///
     /// # Errors
     /// The reason, as text for operators.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check_path(&self) -> Result<(), String> {
         match self {
-            Self::Tcp(address) if !address.ip().is_loopback() => Err(format!(
-                "{address} can be reached from other machines, and there are no certificates yet to authenticate callers: use a loopback address or unix:/path"
-            )),
             Self::Tcp(_) => Ok(()),
             Self::Unix(path) => socket::check_path(path),
+        }
+    }
+
+    /// Refuses addresses that other machines can reach, for what has no TLS.
+    ///
+    /// # Errors
+    /// The reason, as text for operators.
+    pub fn check_local(&self) -> Result<(), String> {
+        match self {
+            Self::Tcp(address) if !address.ip().is_loopback() => Err(format!(
+                "{address} can be reached from other machines, and operators are not authenticated there: use a loopback address or unix:/path"
+            )),
+            Self::Tcp(_) | Self::Unix(_) => Ok(()),
         }
     }
 
@@ -69,7 +78,7 @@ impl Listen {
     /// # Errors
     /// The address cannot be bound; the error names the cause.
     pub async fn bind(&self) -> anyhow::Result<Listener> {
-        self.check().map_err(anyhow::Error::msg)?;
+        self.check_path().map_err(anyhow::Error::msg)?;
         match self {
             Self::Tcp(address) => {
                 Ok(Listener::Tcp(TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?))

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use canopy_controller_authority::Registrar;
 use canopy_controller_runtime::config::{Config, SYSTEM_FILE, StoreConfig};
 use canopy_controller_runtime::{Parts, run};
 use canopy_daemon::config::{Flags, Loaded, Sources, load};
@@ -14,6 +15,7 @@ use canopy_daemon::log::{LogConfig, LogFormat};
 use canopy_daemon::notify::Notifier;
 use canopy_daemon::signals;
 use canopy_store::{EmbeddedStore, Snapshot, Store, acknowledge_recovery};
+use canopy_units::UnixTime;
 use clap::{Args, Parser, Subcommand};
 use tokio::sync::watch;
 
@@ -41,7 +43,7 @@ struct Settings {
     /// store.engine: sled or redb.
     #[arg(long, value_name = "ENGINE", global = true)]
     store_engine: Option<String>,
-    /// grpc.listen: unix:/path or loopback:port, for agents; may be repeated.
+    /// grpc.listen: unix:/path, or address:port for TLS, for agents; may be repeated.
     #[arg(long, value_name = "ADDRESS", global = true)]
     grpc_listen: Vec<String>,
     /// rest.listen: unix:/path or loopback:port, for operators; may be repeated.
@@ -153,6 +155,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (path, engine) = (config.store.path.clone(), config.store.engine);
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, engine)).await?;
     let store = opened.context("opening the store (store.path)")?;
+    let registrar = config.grpc.has_tls().then(|| Registrar::open(config.identity.into(), UnixTime::now()));
+    let registrar = registrar.transpose().context("opening the authority (identity.directory)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());
     for listen in &config.grpc.listen {
         grpc.push(listen.bind().await.context("grpc.listen")?);
@@ -163,7 +167,19 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let on_ready = Box::new(|| Notifier::system().ready());
     let (addressing, thresholds, hmac) = (config.addressing, config.thresholds.into(), config.hmac.into());
     let traces = Some(config.traces.endpoint).filter(|endpoint| !endpoint.is_empty());
-    run(Parts { store: Arc::new(store), addressing, thresholds, hmac, traces, grpc, rest, shutdown, on_ready }).await
+    run(Parts {
+        store: Arc::new(store),
+        addressing,
+        thresholds,
+        hmac,
+        traces,
+        registrar,
+        grpc,
+        rest,
+        shutdown,
+        on_ready,
+    })
+    .await
 }
 
 fn maintain(config: &StoreConfig, command: StoreCommand) -> anyhow::Result<()> {

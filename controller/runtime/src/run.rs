@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use canopy_controller_authority::Registrar;
 use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_model::addressing::AddressPlan;
@@ -30,6 +31,8 @@ pub struct Parts {
     pub hmac: HmacSettings,
     /// Where traces go: the endpoint of an OpenTelemetry collector; `None` makes none.
     pub traces: Option<String>,
+    /// Makes the certificates of agents; needed if a southbound listener is TCP.
+    pub registrar: Option<Arc<Registrar>>,
     /// Southbound listeners.
     pub grpc: Vec<Listener>,
     /// Northbound listeners.
@@ -46,7 +49,7 @@ pub struct Parts {
 /// The store's records are not a consistent domain, or the store failed: the process must be restarted, because only
 /// reading the store reveals its state.
 pub async fn run(parts: Parts) -> anyhow::Result<()> {
-    let Parts { store, addressing, thresholds, hmac, traces, grpc, rest, mut shutdown, on_ready } = parts;
+    let Parts { store, addressing, thresholds, hmac, traces, registrar, grpc, rest, mut shutdown, on_ready } = parts;
     let exporter = traces.as_deref().map(otlp::exporter).transpose()?;
     let running = canopy_controller_actor::start_with(store.clone(), addressing, thresholds, hmac).await;
     let running = running.context("starting the controller")?;
@@ -64,7 +67,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     for listener in rest {
         tracing::info!(address = %listener.address()?, "serving REST");
         let (controller, watches) = (controller.clone(), watches.with_slots(serve::STREAMS));
-        let router = canopy_controller_rest::router_with(controller, watches, sessions.clone());
+        let router = canopy_controller_rest::router_with(controller, watches, sessions.clone(), registrar.clone());
         let closing = closing.clone();
         servers.spawn(async move {
             serve::http(listener, router, closing).await;
@@ -73,8 +76,9 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     }
     for listener in grpc {
         tracing::info!(address = %listener.address()?, "serving gRPC");
-        servers.spawn(serve::grpc(listener, controller.clone(), closing.clone()));
+        servers.spawn(serve::grpc(listener, controller.clone(), registrar.clone(), closing.clone()));
     }
+    let renewals = registrar.map(|registrar| tokio::spawn(registrar.maintain()));
     let checkpoints = tokio::spawn(checkpoint_periodically(store.clone()));
     on_ready();
     let mut task_ended = false;
@@ -96,6 +100,9 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         outcome = outcome.and(flat(task.await));
     }
     checkpoints.abort();
+    if let Some(renewals) = renewals {
+        renewals.abort();
+    }
     if let Some(exporting) = exporting {
         exporting.abort();
     }

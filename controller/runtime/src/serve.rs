@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use canopy_controller_actor::Controller;
+use canopy_controller_authority::Registrar;
 use canopy_controller_rest::Caller;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,8 +15,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
-use tokio_stream::StreamExt;
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_stream::wrappers::UnixListenerStream;
 
 use crate::caller;
 use crate::listen::Listener;
@@ -101,18 +102,23 @@ async fn accept(listener: &Listener) -> std::io::Result<(Box<dyn Stream>, Caller
 pub(crate) async fn grpc(
     listener: Listener,
     controller: Controller,
+    registrar: Option<Arc<Registrar>>,
     closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let router = canopy_controller_grpc::server(controller, closing.clone()).await;
+    let router = canopy_controller_grpc::server(controller, registrar.clone(), closing.clone()).await;
     let mut until = closing.clone();
     let signal = async move { closed(&mut until).await };
     let served = async {
         match listener {
             Listener::Tcp(l) => {
-                let incoming = TcpListenerStream::new(l).map(|s| s.and_then(|s| s.set_nodelay(true).map(|()| s)));
-                router.serve_with_incoming_shutdown(incoming, signal).await
+                let registrar =
+                    registrar.context("an address of grpc.listen is served over TLS, which needs an authority")?;
+                let incoming = canopy_controller_grpc::incoming(l, registrar);
+                anyhow::Ok(router.serve_with_incoming_shutdown(incoming, signal).await?)
             }
-            Listener::Unix(l, _file) => router.serve_with_incoming_shutdown(UnixListenerStream::new(l), signal).await,
+            Listener::Unix(l, _file) => {
+                Ok(router.serve_with_incoming_shutdown(UnixListenerStream::new(l), signal).await?)
+            }
         }
     };
     let mut closing = closing;
@@ -121,7 +127,7 @@ pub(crate) async fn grpc(
         tokio::time::sleep(DRAIN_TIMEOUT).await;
     };
     tokio::select! {
-        served = served => Ok(served?),
+        served = served => served,
         () = late => {
             tracing::warn!("gRPC connections did not end within {DRAIN_TIMEOUT:?} and are closed");
             Ok(())

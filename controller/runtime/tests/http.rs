@@ -25,6 +25,7 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
         thresholds: Default::default(),
         hmac: Default::default(),
         traces: None,
+        registrar: None,
         grpc: vec![],
         rest: vec![listener],
         shutdown,

@@ -2,8 +2,10 @@
 //! The programs under test: the controller in the root namespace and one agent in each node's.
 
 use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,6 +17,8 @@ use crate::netns;
 use crate::process::Process;
 
 const CONTROLLER: &str = "controller";
+/// Port of the controller for agents over TLS.
+const TLS_PORT: u16 = 8641;
 /// Port of every agent's metrics.
 const METRICS_PORT: u16 = 9464;
 const POLL: Duration = Duration::from_millis(50);
@@ -42,8 +46,9 @@ impl Lab {
     pub fn start_controller(&mut self) -> Result<()> {
         let port = self.rest_port()?;
         let dir = self.state.dir.display();
+        let tls = self.tls_address().map_or_else(String::new, |address| format!(", \"{address}\""));
         let config = format!(
-            "[store]\npath = \"{dir}/store\"\n\n[grpc]\nlisten = [\"unix:{dir}/controller.sock\"]\n\n[rest]\nlisten = [\"127.0.0.1:{port}\"]\n"
+            "[store]\npath = \"{dir}/store\"\n\n[grpc]\nlisten = [\"unix:{dir}/controller.sock\"{tls}]\n\n[identity]\ndirectory = \"{dir}/identity\"\n\n[rest]\nlisten = [\"127.0.0.1:{port}\"]\n"
         );
         let path = self.write_config("controller.toml", &config)?;
         let mut command = Command::new(self.binary("canopy-controller")?);
@@ -64,15 +69,50 @@ impl Lab {
         let pins = self.state.instance.agent_pins().join(node);
         // An agent cannot bind a Unix socket with a longer path: below a long --dir the node has no host socket.
         let host_socket = Some(self.host_socket(node)).filter(|p| p.as_os_str().len() <= 100).unwrap_or_default();
+        let controller = match self.tls_address() {
+            Some(address) => format!("https://{address}"),
+            None => format!("unix:{dir}/controller.sock"),
+        };
         let config = format!(
-            "node = \"{node}\"\ncontroller = \"unix:{dir}/controller.sock\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n\n[host_socket]\npath = \"{}\"\n",
+            "node = \"{node}\"\ncontroller = \"{controller}\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n\n[host_socket]\npath = \"{}\"\n",
             pins.display(),
             host_socket.display()
         ) + &self.metrics_of(node);
         let path = self.write_config(&format!("agent-{node}.toml"), &config)?;
+        if self.tls_address().is_some()
+            && !self.state.dir.join(format!("agents/{node}/identity/certificate.pem")).exists()
+        {
+            self.enroll(node).with_context(|| format!("enrolling {node}"))?;
+        }
         let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
         command.arg("--config").arg(path);
         self.start(&format!("agent-{node}"), command)
+    }
+
+    /// Where the controller serves agents over TLS: on the management link, if there is one; without, they use its Unix socket.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        Some((self.state.management?.of_controller(), TLS_PORT).into())
+    }
+
+    /// Gets a node's agent a certificate, as an operator does: with a token of the controller.
+    ///
+    /// # Errors
+    /// The controller or the agent refuses.
+    pub fn enroll(&self, node: &str) -> Result<()> {
+        let body = json!({"subject": format!("node/{node}")});
+        let (status, made) = self.rest("POST", "/api/v1/enrollments", Some(&body))?;
+        let token =
+            made["token"].as_str().with_context(|| format!("the controller made no token ({status}): {made}"))?;
+        let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
+        command.arg("--config").arg(self.state.dir.join(format!("agent-{node}.toml"))).arg("enroll");
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("starting canopy-agent enroll")?;
+        let mut input = child.stdin.take().context("canopy-agent enroll has no input")?;
+        input.write_all(token.as_bytes())?;
+        drop(input);
+        let done = child.wait_with_output()?;
+        ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        Ok(())
     }
 
     /// The agent's metrics at the management link, if there is one.

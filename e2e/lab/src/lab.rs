@@ -31,7 +31,7 @@ pub struct Options {
     pub bin_dir: Option<PathBuf>,
     /// The controller's REST port; when absent 8640 in the default instance and a free one in others.
     pub rest_port: Option<u16>,
-    /// A management link to every node, at which its agent serves metrics.
+    /// A management link to every node, at which its agent serves metrics, and over which it connects to the controller by TLS.
     pub management: bool,
     /// Only namespaces and links, no controller and no agents.
     pub network_only: bool,

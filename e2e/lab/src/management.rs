@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The management link: a bridge in the machine's namespace with a veth pair to each node's, over IPv4, which the fabric does not use.
 //!
-//! It is for programs outside the fabric that talk to agents, as over the management port of a switch: Prometheus, for one. The agents see
-//! an interface that is not in the topology.
+//! It is for what connects to agents from outside the fabric, as over the management port of a switch: Prometheus scrapes them there, and
+//! they connect to the controller there, over TLS. They have it as an interface that is not in the topology.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -16,7 +16,9 @@ use crate::{netns, sh};
 const INTERFACE: &str = "mgmt0";
 /// First octets of every lab's network: addresses for tests of devices (RFC 2544), which no other network has.
 const NETWORK: [u8; 2] = [198, 18];
-/// Address of the first node in the network; the bridge has 1.
+/// Last octet of the bridge's address, which is the controller's.
+const CONTROLLER: u8 = 1;
+/// That of the first node.
 const FIRST: u8 = 2;
 /// Nodes, at most.
 const MAX_NODES: usize = 250;
@@ -48,7 +50,7 @@ impl Management {
         let bridge = self.bridge();
         let lines = [
             format!("link add name {bridge} type bridge"),
-            format!("addr add {}/24 dev {bridge}", self.address(1)),
+            format!("addr add {}/24 dev {bridge}", self.of_controller()),
             format!("link set dev {bridge} up"),
         ];
         sh::batch(Command::new("ip").args(["-batch", "-"]), &lines).context("making the management link")
@@ -92,6 +94,11 @@ impl Management {
             .context("removing the management link")
     }
 
+    /// Address of the controller.
+    pub(crate) fn of_controller(self) -> Ipv4Addr {
+        self.address(CONTROLLER)
+    }
+
     /// Address of the node with this index.
     pub(crate) fn of_node(self, index: usize) -> Option<Ipv4Addr> {
         Some(self.address(FIRST.checked_add(u8::try_from(index).ok()?)?))
@@ -109,7 +116,7 @@ impl Management {
 
 /// The lowest number of which no interface has the bridge's address.
 fn free(addresses: &str) -> Option<u8> {
-    (0..=u8::MAX).find(|number| !addresses.contains(&format!(" {}/", Management { number: *number }.address(1))))
+    (0..=u8::MAX).find(|number| !addresses.contains(&format!(" {}/", Management { number: *number }.of_controller())))
 }
 
 #[cfg(test)]

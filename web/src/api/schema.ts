@@ -164,6 +164,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/enrollments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a token with which the agent of a node or a host gets its first certificate, within ten minutes. The answer alone has it. */
+        post: operations["createEnrollment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -595,6 +612,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/revocations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every agent whose certificates were revoked, by name, for as long as a certificate from before could be renewed. */
+        get: operations["listRevocations"];
+        put?: never;
+        /**
+         * Refuses every certificate and token that the agent has, from now on, and ends its connections. It can be enrolled again. What its node
+         *     forwards does not change.
+         */
+        post: operations["createRevocation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sign-in": {
         parameters: {
             query?: never;
@@ -834,7 +872,7 @@ export interface components {
     schemas: {
         /** @description One write of an operator. */
         AuditItem: {
-            /** @description `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
+            /** @description `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`; of an identity `enroll` or `revoke`. */
             action: string;
             /** @description Who did. */
             by: components["schemas"]["Principal"];
@@ -1680,6 +1718,20 @@ export interface components {
             b?: number | null;
         };
         Endpoint: string;
+        /** @description A token with which one agent gets its first certificate. */
+        Enrollment: {
+            /** @description SHA-256 of the authority's public key, hexadecimal: the same in every token of this controller. */
+            authority: string;
+            /**
+             * Format: uint64
+             * @description Time in which it works, in seconds from now. It also ends with the controller.
+             */
+            expiresInSeconds: number;
+            /** @description What the certificate will name. */
+            subject: string;
+            /** @description `canopy1.AUTHORITY.SECRET`, for `canopy-agent enroll`. It certifies one key, and is not shown again. */
+            token: string;
+        };
         /** @description An event. */
         EventItem: {
             /** @description Branch concerned. */
@@ -2943,6 +2995,23 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
+        List_Revocation: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["Revocation"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "RevocationList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_SilenceResource: {
             /**
              * @description `canopy/v1`.
@@ -3699,6 +3768,16 @@ export interface components {
          * @enum {string}
          */
         Replication: "srv6" | "multicast";
+        /** @description An agent whose certificates from before some instant are refused. */
+        Revocation: {
+            /**
+             * Format: uint64
+             * @description Those that are valid from before it, nanoseconds since 1970.
+             */
+            beforeUnixNs: number;
+            /** @description What they name. */
+            subject: string;
+        };
         /**
          * @description A member's role in the group.
          * @enum {string}
@@ -3886,6 +3965,11 @@ export interface components {
              * @description Commits since it was made; 0 if it does not answer.
              */
             revision: number;
+        };
+        /** @description Names an agent. */
+        SubjectRequest: {
+            /** @description `node/NAME` or `host/NAME`, with the name that the topology has or will have. */
+            subject: string;
         };
         /** @description An agent that serves metrics. */
         TargetGroup: {
@@ -4127,13 +4211,13 @@ export interface operations {
                 /** @description Token from the previous page. */
                 continue?: string;
                 /** @description Only writes of resources of this kind. */
-                kind?: "Topology" | "Drain" | "Silence" | "Group" | "Member" | "Hmac" | "Commit";
+                kind?: "Topology" | "Drain" | "Silence" | "Group" | "Member" | "Hmac" | "Commit" | "Identity";
                 /** @description Only writes of resources of this name; a member's is `group/host`. */
                 name?: string;
                 /** @description Only writes of the principal with this name. */
                 by?: string;
                 /** @description Only this kind of write: `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
-                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire";
+                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke";
                 /** @description Only writes of the last so many seconds, on the controller's clock. */
                 withinSeconds?: number;
                 /** @description Send changes as server-sent events instead of a list. */
@@ -5553,6 +5637,138 @@ export interface operations {
             };
             /** @description not valid, or over a limit */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createEnrollment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubjectRequest"];
+            };
+        };
+        responses: {
+            /** @description made */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Enrollment"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or with a bearer */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no address is served over TLS */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many tokens wait to be used */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8531,6 +8747,203 @@ export interface operations {
             };
             /** @description stopping, or no answer in time */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listRevocations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description all of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_Revocation"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no address is served over TLS */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createRevocation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubjectRequest"];
+            };
+        };
+        responses: {
+            /** @description revoked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Revocation"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or with a bearer */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no address is served over TLS */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -629,6 +629,12 @@ impl Domain {
         HostViews(&self.state).one(name)
     }
 
+    /// Name of the node that a host of the topology is attached to.
+    pub fn node_of_host(&self, host: &str) -> Option<&str> {
+        let network = self.state.network()?;
+        network.host(host).map(|at| network.name(at.node))
+    }
+
     /// One group.
     pub fn group(&self, name: &str) -> Option<GroupView> {
         Views(&self.state).group(name)

@@ -78,6 +78,7 @@ fn kind(kind: Audited) -> IntentKind {
         Audited::Member => IntentKind::Member,
         Audited::Hmac => IntentKind::Hmac,
         Audited::Commit => IntentKind::Commit,
+        Audited::Identity => IntentKind::Identity,
     }
 }
 
@@ -92,6 +93,8 @@ fn action(action: AuditAction) -> Action {
         AuditAction::Extend => Action::Extend,
         AuditAction::Cancel => Action::Cancel,
         AuditAction::Expire => Action::Expire,
+        AuditAction::Enroll => Action::Enroll,
+        AuditAction::Revoke => Action::Revoke,
     }
 }
 

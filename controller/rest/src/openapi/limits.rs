@@ -38,6 +38,7 @@ pub(super) fn name() -> Value {
 
 /// Limits of the fields of requests.
 pub(super) fn of_fields() -> Vec<Limit> {
+    let subject = format!("^(node|host)/[a-z0-9]([a-z0-9-]{{0,{}}}[a-z0-9])?$", MAX_NAME - 2);
     let buffer = range(MIN_BUFFER.get()..=u64::MAX);
     let v_ecn = range((*V_ECN_PERMILLE.start()).into()..=(*V_ECN_PERMILLE.end()).into());
     let v_growth = range(1..=u64::MAX);
@@ -75,6 +76,7 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("CommitEnd", "id", json!({"pattern": ID})),
         ("MetadataInput", "labels", labels()),
         ("MetadataInput", "tenant", json!({"enum": [canopy_controller_core::metadata::DEFAULT_TENANT, null]})),
+        ("SubjectRequest", "subject", json!({"pattern": subject})),
         ("SignIn", "code", json!({"pattern": format!("^[A-Za-z0-9_-]{{{CODE_LENGTH}}}$")})),
         ("Validate", "items", json!({"maxItems": validate::MAX_ITEMS})),
     ]

@@ -36,7 +36,9 @@ static WITH_SOME: LazyLock<BTreeSet<(String, String)>> = LazyLock::new(|| {
 });
 
 /// Writes that refuse `dryRun` with a reason of their own.
-const UNCONDITIONAL: [&str; 5] = [
+const UNCONDITIONAL: [&str; 7] = [
+    "/api/v1/enrollments",
+    "/api/v1/revocations",
     "/api/v1/commit",
     "/api/v1/commit/confirm",
     "/api/v1/commit/cancel",

@@ -19,7 +19,8 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 34] = [
+const ANSWERS: [(&str, Kind); 35] = [
+    ("List_Revocation", Kind::RevocationList),
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("SilenceResource", Kind::Silence),

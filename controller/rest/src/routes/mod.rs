@@ -13,6 +13,7 @@ pub(crate) mod groups;
 pub(crate) mod history;
 pub(crate) mod hmac;
 pub(crate) mod hosts;
+pub(crate) mod identities;
 pub(crate) mod incidents;
 pub(crate) mod links;
 pub(crate) mod members;

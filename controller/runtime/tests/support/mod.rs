@@ -12,6 +12,7 @@ use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::pb::{ReportRequest, StreamTelemetryRequest, WatchRequest, WatchResponse};
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
+use canopy_controller_authority::Registrar;
 use canopy_controller_runtime::{Listen, Parts, run};
 use canopy_store::{EmbeddedStore, EngineKind, Store};
 use clap::Parser;
@@ -64,25 +65,36 @@ pub(crate) struct Controller {
     task: JoinHandle<anyhow::Result<()>>,
     pub(crate) store: Arc<dyn Store>,
     web: Option<String>,
+    tls_port: u16,
 }
 
 impl Controller {
     /// On the store and sockets in `dir`.
     pub(crate) async fn start(dir: &Path) -> Self {
-        Self::start_with(dir, None, None).await
+        Self::start_with(dir, None, None, None).await
     }
 
     /// With traces that go to this collector.
     pub(crate) async fn start_traced(dir: &Path, collector: &str) -> Self {
-        Self::start_with(dir, None, Some(collector.to_owned())).await
+        Self::start_with(dir, None, Some(collector.to_owned()), None).await
     }
 
     /// Also on a port of 127.0.0.1, for browsers; 0 selects a free one.
     pub(crate) async fn start_web(dir: &Path, port: u16) -> Self {
-        Self::start_with(dir, Some(Listen::Tcp(([127, 0, 0, 1], port).into())), None).await
+        Self::start_with(dir, Some(Listen::Tcp(([127, 0, 0, 1], port).into())), None, None).await
     }
 
-    async fn start_with(dir: &Path, tcp: Option<Listen>, traces: Option<String>) -> Self {
+    /// Also for agents over TLS, on a free port of 127.0.0.1.
+    pub(crate) async fn start_tls(dir: &Path, registrar: Arc<Registrar>) -> Self {
+        Self::start_with(dir, None, None, Some(registrar)).await
+    }
+
+    async fn start_with(
+        dir: &Path,
+        tcp: Option<Listen>,
+        traces: Option<String>,
+        registrar: Option<Arc<Registrar>>,
+    ) -> Self {
         let path = dir.join("store");
         let store: Arc<dyn Store> = Arc::new(
             tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))
@@ -98,6 +110,13 @@ impl Controller {
             web = Some(listener.address().unwrap().to_string());
             rest.push(listener);
         }
+        let (mut grpc, mut tls_port) = (vec![bind("grpc.sock").await], 0);
+        if registrar.is_some() {
+            let listener = Listen::Tcp(([127, 0, 0, 1], 0).into()).bind().await.unwrap();
+            let Listen::Tcp(address) = listener.address().unwrap() else { panic!("not TCP") };
+            tls_port = address.port();
+            grpc.push(listener);
+        }
         let (stop, shutdown) = watch::channel(false);
         let (ready, is_ready) = oneshot::channel();
         let parts = Parts {
@@ -106,19 +125,25 @@ impl Controller {
             thresholds: Default::default(),
             hmac: Default::default(),
             traces,
-            grpc: vec![bind("grpc.sock").await],
+            registrar,
+            grpc,
             rest,
             shutdown,
             on_ready: Box::new(move || ready.send(()).unwrap()),
         };
         let task = tokio::spawn(run(parts));
         is_ready.await.unwrap();
-        Self { dir: dir.into(), stop, task, store, web }
+        Self { dir: dir.into(), stop, task, store, web, tls_port }
     }
 
     /// Address and port for browsers.
     pub(crate) fn web(&self) -> &str {
         self.web.as_deref().unwrap()
+    }
+
+    /// Port for agents over TLS.
+    pub(crate) fn tls_port(&self) -> u16 {
+        self.tls_port
     }
 
     /// Ends it as SIGTERM would.

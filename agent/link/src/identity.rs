@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent's certificate: enrolled once with a token, renewed at half of its life for ever.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use canopy_control::pb;
+use canopy_control::pb::identity_service_client::IdentityServiceClient;
+use canopy_identity::{
+    AuthorityHash, Certificate, Credentials, CredentialsError, EnrollmentToken, FileError, PrivateKey, Subject, Trust,
+};
+use canopy_units::UnixTime;
+use tonic::Status;
+use tonic::transport::Channel;
+use tower::service_fn;
+
+use crate::target::{endpoint, over_tls};
+use crate::{Backoff, Random, Target, brief};
+
+/// An answer comes within this.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// The controller's certificates are valid from so long before they are made.
+const BACKDATED: Duration = Duration::from_secs(300);
+/// A clock that differs more from the controller's is reported.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(120);
+
+/// The agent got no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// Agents have no certificates at this address.
+    #[error(
+        "{0} is a socket on this machine, where agents need no certificate: enroll with --controller https://HOST:PORT"
+    )]
+    Local(Target),
+    /// The key or the certificates cannot be stored.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The key cannot be used.
+    #[error("making a certificate request: {0}")]
+    Request(String),
+    /// The controller's answer is not usable.
+    #[error("the controller's answer: {0}")]
+    Answer(String),
+    /// The controller refused, or was not reached.
+    #[error("{}", brief(.0))]
+    Refused(#[from] Status),
+}
+
+/// Gets the first certificate for `subject` and stores it in `directory`. Can be repeated with the same token: the key stays the same.
+///
+/// # Errors
+/// The controller is not reached, is another one than the token's, or refuses; or the directory cannot be written.
+pub async fn enroll(
+    target: &Target,
+    directory: &Path,
+    subject: &Subject,
+    token: EnrollmentToken,
+) -> Result<Certificate, IdentityError> {
+    let Target::Tls { host, port } = target.clone() else { return Err(IdentityError::Local(target.clone())) };
+    let key = Credentials::key(directory)?;
+    let request = key.request().map_err(|error| IdentityError::Request(error.to_string()))?;
+    let endpoint = endpoint(format!("http://{host}:{port}")).map_err(|error| Status::from_error(Box::new(error)))?;
+    let trust = Trust::Token(token.authority);
+    let channel = endpoint.connect_with_connector_lazy(service_fn(move |_| {
+        let (host, trust) = (host.clone(), trust.clone());
+        async move { over_tls(&host, port, trust, None).await }
+    }));
+    let request = pb::EnrollRequest { secret: token.secret.0.to_vec(), subject: subject.to_string(), request };
+    let answer = within(IdentityServiceClient::new(channel).enroll(request)).await?.certified.unwrap_or_default();
+    let is_its = |der: &Vec<u8>| AuthorityHash::of(&der.as_slice().into()).is_ok_and(|of| of == token.authority);
+    if !answer.authorities.iter().any(is_its) {
+        return Err(IdentityError::Answer("it does not have the authority of the token".into()));
+    }
+    store(directory, key, answer, subject)
+}
+
+/// Renews the certificate in `directory` whenever it is due. Never ends and never fails: each failure is retried.
+pub async fn renew(target: Target, directory: PathBuf, random: Random) {
+    if matches!(target, Target::Unix(_)) {
+        return std::future::pending().await;
+    }
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    loop {
+        match renew_when_due(&target, &directory).await {
+            Ok(()) => backoff.reset(),
+            Err(error) => {
+                let retry_in = backoff.next_delay(random());
+                tracing::error!(%error, ?retry_in, "cannot renew this agent's certificate: its connections end with it");
+                tokio::time::sleep(retry_in).await;
+            }
+        }
+    }
+}
+
+async fn renew_when_due(target: &Target, directory: &Path) -> Result<(), IdentityError> {
+    /// How often the due time is compared with the wall clock, which may be set, and the directory with what was read of it.
+    const CLOCK: Duration = Duration::from_secs(10);
+    let unreadable = |error: CredentialsError| IdentityError::Answer(error.to_string());
+    let own = loop {
+        // Not enrolled yet is no failure of a renewal: connections report it.
+        let wait = match Credentials::load(directory).map_err(unreadable)? {
+            None => CLOCK,
+            Some(own) => match left(due(&own.certificate), UnixTime::now()) {
+                Duration::ZERO => break own,
+                left => left.min(CLOCK),
+            },
+        };
+        tokio::time::sleep(wait).await;
+    };
+    let request = own.key.request().map_err(|error| IdentityError::Request(error.to_string()))?;
+    // A connection of its own: it shows the certificate that is in the directory now.
+    let channel = target.channel(directory).map_err(|error| Status::from_error(Box::new(error)))?;
+    let mut client: IdentityServiceClient<Channel> = IdentityServiceClient::new(channel);
+    let answer = within(client.renew(pb::RenewRequest { request })).await?.certified.unwrap_or_default();
+    let subject = own.certificate.subject.clone();
+    let renewed = store(directory, own.key, answer, &subject)?;
+    tracing::info!(%subject, valid_for = ?left(renewed.not_after, UnixTime::now()), "renewed this agent's certificate");
+    Ok(())
+}
+
+/// The middle of a certificate's life, as the controller counts it.
+fn due(certificate: &Certificate) -> UnixTime {
+    let start = (certificate.not_before + BACKDATED).min(certificate.not_after).nanos();
+    UnixTime::from_nanos(start + (certificate.not_after.nanos() - start) / 2)
+}
+
+fn left(until: UnixTime, now: UnixTime) -> Duration {
+    Duration::from_nanos(until.nanos().saturating_sub(now.nanos()))
+}
+
+fn store(
+    directory: &Path,
+    key: PrivateKey,
+    answer: pb::Certified,
+    subject: &Subject,
+) -> Result<Certificate, IdentityError> {
+    let pb::Certified { chain, authorities, time_unix_ns } = answer;
+    let own = Credentials::new(key, chain, authorities).map_err(|error| IdentityError::Answer(error.to_string()))?;
+    if own.certificate.subject != *subject {
+        let found = &own.certificate.subject;
+        return Err(IdentityError::Answer(format!("it has a certificate of {found}, not of {subject}")));
+    }
+    own.save(directory)?;
+    report_clock(subject, time_unix_ns);
+    Ok(own.certificate)
+}
+
+fn report_clock(subject: &Subject, controller_ns: u64) {
+    let own = UnixTime::now().nanos();
+    let (difference, side) = match own.checked_sub(controller_ns) {
+        Some(ahead) => (ahead, "ahead of"),
+        None => (controller_ns - own, "behind"),
+    };
+    let difference = Duration::from_nanos(difference);
+    if difference > CLOCK_TOLERANCE {
+        tracing::error!(%subject, "the clock of this machine is {difference:?} {side} the controller's: certificates end early or late, set it right");
+    }
+}
+
+async fn within<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, Status> {
+    match tokio::time::timeout(ANSWER_WITHIN, call).await {
+        Ok(answer) => answer.map(tonic::Response::into_inner),
+        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {ANSWER_WITHIN:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_identity::KeyHash;
+
+    use super::*;
+
+    /// Catches a short certificate that is renewed only after its end, because its start is backdated.
+    #[test]
+    fn a_certificate_is_due_in_the_middle_of_what_is_left_when_it_is_made() {
+        let second = |s: u64| UnixTime::from_nanos(s * 1_000_000_000);
+        let of = |not_before, not_after| Certificate {
+            domain: "canopy".parse().unwrap(),
+            subject: Subject::Node("n4".into()),
+            not_before: second(not_before),
+            not_after: second(not_after),
+            key: KeyHash([0; 32]),
+        };
+        assert_eq!(due(&of(1000, 1360)), second(1330));
+        assert_eq!(due(&of(1000, 1300 + 604_800)), second(1300 + 302_400));
+        // After a revocation nothing is backdated.
+        assert_eq!(due(&of(1300, 1360)), second(1360));
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which program makes a call, and what it may do with whose name: the only place of the southbound API that decides it.
+//!
+//! | caller | NodeService | MembershipService | IdentityService |
+//! |---|---|---|---|
+//! | a program that can open the controller's socket | any node | any host | - |
+//! | the agent of a node | that node | hosts that are attached to it | Renew |
+//! | the agent of a host | - | that host | Renew |
+//! | an expired certificate | - | - | Renew |
+//! | no certificate | - | - | Enroll |
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use canopy_controller_actor::Controller;
+use canopy_identity::{Certificate, Subject};
+use tonic::transport::server::UdsConnectInfo;
+use tonic::{Request, Status};
+
+/// The program at the other end.
+#[derive(Clone, Debug)]
+pub enum Caller {
+    /// Of this machine, through the controller's socket, whose file mode limits who can open it.
+    Local(String),
+    /// With a certificate of the domain that is not revoked.
+    Certified {
+        /// The certificate.
+        certificate: Certificate,
+        /// It has ended, and can be renewed.
+        is_expired: bool,
+        /// Where the connection comes from.
+        address: SocketAddr,
+    },
+    /// Over TLS, without a certificate.
+    Anonymous(SocketAddr),
+}
+
+/// For logs: `uid=0 gid=0 pid=123`, `node/n4 at 192.0.2.4:40000`.
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(user) => f.write_str(user),
+            Self::Certified { certificate, address, .. } => write!(f, "{} at {address}", certificate.subject),
+            Self::Anonymous(address) => address.fmt(f),
+        }
+    }
+}
+
+impl Caller {
+    /// Of a request.
+    ///
+    /// # Errors
+    /// It came over a connection of another kind: nothing is known of the caller.
+    pub(crate) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
+        if let Some(caller) = request.extensions().get::<Self>() {
+            return Ok(caller.clone());
+        }
+        let Some(info) = request.extensions().get::<UdsConnectInfo>() else {
+            return Err(Status::unauthenticated("nothing is known of the caller"));
+        };
+        Ok(Self::Local(match info.peer_cred {
+            Some(c) => {
+                format!("uid={} gid={} pid={}", c.uid(), c.gid(), c.pid().map_or_else(|| "?".into(), |p| p.to_string()))
+            }
+            None => "unix socket".into(),
+        }))
+    }
+
+    /// Whether it may act as the agent of `node`.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn as_node(&self, node: &str) -> Result<(), Status> {
+        match self.subject()? {
+            None => Ok(()),
+            Some(Subject::Node(own)) if own == node => Ok(()),
+            Some(other) => Err(Status::permission_denied(format!(
+                "node: a certificate of {other} cannot act as node {node:?}: set `node` of the agent to the name that it was enrolled with, or enroll it as that node"
+            ))),
+        }
+    }
+
+    /// Whether it may join and leave for `host`.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn as_host(&self, controller: &Controller, host: &str) -> Result<(), Status> {
+        match self.subject()? {
+            None => Ok(()),
+            Some(Subject::Host(own)) if own == host => Ok(()),
+            Some(Subject::Node(own)) if controller.read(|domain| domain.node_of_host(host) == Some(own.as_str())) => {
+                Ok(())
+            }
+            Some(other) => Err(Status::permission_denied(format!(
+                "host: a certificate of {other} cannot act for host {host:?}: the agent of a node acts for the hosts on its own ports, that of a host for itself"
+            ))),
+        }
+    }
+
+    /// Whether it may read a group's phase.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn as_reader(&self) -> Result<(), Status> {
+        self.subject().map(|_| ())
+    }
+
+    /// What the certificate names; `None` for programs of this machine, which may act as every agent.
+    fn subject(&self) -> Result<Option<&Subject>, Status> {
+        match self {
+            Self::Local(_) => Ok(None),
+            Self::Certified { is_expired: true, .. } => Err(Status::unauthenticated(
+                "the certificate has expired and can only be renewed: is the agent's clock right?",
+            )),
+            Self::Certified { certificate, .. } => Ok(Some(&certificate.subject)),
+            Self::Anonymous(_) => {
+                Err(Status::unauthenticated("no certificate: enroll first, with `canopy-agent enroll`"))
+            }
+        }
+    }
+}

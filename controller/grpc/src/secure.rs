@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TLS connections of agents: accepted within limits, and ended with the certificate that they came with.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use canopy_controller_authority::{Registrar, Revocations};
+use canopy_identity::Certificate;
+use canopy_units::UnixTime;
+use futures::Stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
+
+use crate::caller::Caller;
+use crate::strangers::{Place, Strangers};
+
+/// A handshake takes at most this long.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections with a valid certificate at once: two of an agent, and some that it has left.
+const MAX_CONNECTIONS: usize = 32_768;
+/// A connection without a valid certificate lasts as long as its one call.
+const UNKNOWN_LIFE: Duration = Duration::from_secs(30);
+/// How often the end of a certificate is compared with the wall clock, which may be set.
+const CLOCK: Duration = Duration::from_secs(60);
+/// Pause after a failed accept, most likely for lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections of `listener` after their handshakes. Ends when it is dropped.
+pub fn incoming(listener: TcpListener, registrar: Arc<Registrar>) -> impl Stream<Item = io::Result<Secure>> {
+    let (sender, receiver) = mpsc::channel(16);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = accept(listener, registrar, &sender) => {}
+            () = sender.closed() => {}
+        }
+    });
+    ReceiverStream::new(receiver)
+}
+
+async fn accept(listener: TcpListener, registrar: Arc<Registrar>, to: &mpsc::Sender<io::Result<Secure>>) {
+    let strangers = Strangers::default();
+    let known = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection of an agent");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Closed at once where there is no place: the agent tries again.
+        let Some(place) = strangers.enter(address.ip()) else { continue };
+        let (registrar, known, to) = (Arc::clone(&registrar), Arc::clone(&known), to.clone());
+        tokio::spawn(async move {
+            let secured = Secure::handshake(stream, address, &registrar, place, &known);
+            match tokio::time::timeout(HANDSHAKE_TIMEOUT, secured).await {
+                Ok(Ok(secure)) => _ = to.send(Ok(secure)).await,
+                // Not louder: everybody who reaches the port can cause it.
+                Ok(Err(error)) => tracing::debug!(%address, %error, "refused a connection of an agent"),
+                Err(_) => tracing::debug!(%address, "a TLS handshake took more than {HANDSHAKE_TIMEOUT:?}"),
+            }
+        });
+    }
+}
+
+/// A connection over TLS. It fails once its certificate has ended or is revoked.
+pub struct Secure {
+    stream: TlsStream<TcpStream>,
+    caller: Caller,
+    end: Pin<Box<dyn Future<Output = &'static str> + Send>>,
+    _held: Held,
+}
+
+/// The place among those that are bounded; it is given back with the connection.
+#[allow(dead_code, reason = "held, not read")]
+enum Held {
+    Stranger(Place),
+    Known(OwnedSemaphorePermit),
+}
+
+impl Secure {
+    async fn handshake(
+        stream: TcpStream,
+        address: SocketAddr,
+        registrar: &Registrar,
+        place: Place,
+        known: &Arc<Semaphore>,
+    ) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let revocations = registrar.revocations();
+        let config = registrar.config().borrow().clone();
+        let stream = TlsAcceptor::from(config).accept(stream).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let Some(shown) = shown else {
+            let end = Box::pin(lasting(UNKNOWN_LIFE));
+            return Ok(Self { stream, caller: Caller::Anonymous(address), end, _held: Held::Stranger(place) });
+        };
+        let certificate = Certificate::read(shown).map_err(io::Error::other)?;
+        let is_expired = certificate.not_after < UnixTime::now();
+        let caller = Caller::Certified { certificate: certificate.clone(), is_expired, address };
+        if is_expired {
+            return Ok(Self { stream, caller, end: Box::pin(lasting(UNKNOWN_LIFE)), _held: Held::Stranger(place) });
+        }
+        let slot = known.clone().try_acquire_owned().map_err(|_| io::Error::other("too many connections of agents"))?;
+        Ok(Self { stream, caller, end: Box::pin(ended(certificate, revocations)), _held: Held::Known(slot) })
+    }
+}
+
+async fn lasting(span: Duration) -> &'static str {
+    tokio::time::sleep(span).await;
+    "without a valid certificate, a connection is for one call"
+}
+
+/// Returns why the connection of this certificate has to end.
+async fn ended(certificate: Certificate, mut revocations: watch::Receiver<Arc<Revocations>>) -> &'static str {
+    let expired = async {
+        loop {
+            let left = certificate.not_after.nanos().saturating_sub(UnixTime::now().nanos());
+            if left == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_nanos(left).min(CLOCK)).await;
+        }
+    };
+    tokio::select! {
+        () = expired => "the certificate of this connection has ended",
+        revoked = revocations.wait_for(|all| all.has(&certificate)) => match revoked {
+            Ok(_) => "the certificate of this connection is revoked",
+            Err(_) => "the controller is stopping",
+        },
+    }
+}
+
+impl Connected for Secure {
+    type ConnectInfo = Caller;
+
+    fn connect_info(&self) -> Caller {
+        self.caller.clone()
+    }
+}
+
+impl AsyncRead for Secure {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(why) = self.end.as_mut().poll(cx) {
+            tracing::info!(caller = %self.caller, why, "closing a connection");
+            // Polled no more.
+            self.end = Box::pin(std::future::ready(why));
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
+        }
+        ready!(Pin::new(&mut self.stream).poll_read(cx, to))?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Secure {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, from)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which program is at the other end of a connection: names, certificates, and TLS 1.3 between Canopy's programs.
+//!
+//! - [`Subject`]: the controller, a node or a host; a certificate names one, as a SPIFFE ID.
+//! - [`Certificate`]: what is read of an X.509 certificate, after or before its signature was verified.
+//! - [`EnrollmentToken`]: what an agent gets its first certificate with, and recognizes its controller by.
+//! - [`Credentials`]: a private key, its certificate and the authorities to trust, in a directory of their owner's alone.
+//! - [`client`] and [`server`]: configurations of rustls with verifiers that know these names; [`connect`] opens a connection.
+//!
+//! Host names of the network play no part: a certificate is good for its subject wherever that is reached.
+
+mod certificate;
+mod credentials;
+mod files;
+mod request;
+mod subject;
+mod tls;
+mod token;
+
+pub use certificate::{AuthorityHash, Certificate, KeyHash, NotACertificate};
+pub use credentials::{Credentials, CredentialsError};
+pub use files::{FileError, private_directory, read, read_secret, replace};
+pub use request::{PrivateKey, key_of_request};
+pub use rustls::Error as TlsError;
+pub use rustls::pki_types::CertificateDer;
+pub use subject::{NotASubject, Subject, TrustDomain};
+pub use tls::{ClientStream, ConnectError, Revoked, ServerKey, Trust, client, connect, server};
+pub use token::{EnrollmentToken, NotAToken, Secret};
+
+use std::time::Duration;
+
+/// How long a certificate that has expired still identifies its subject, for its renewal and for nothing else.
+pub const RENEWABLE: Duration = Duration::from_secs(30 * 24 * 3600);
