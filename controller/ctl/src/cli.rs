@@ -665,6 +665,9 @@ pub struct DeleteArgs {
     /// Treat resources that do not exist as deleted.
     #[arg(long)]
     pub ignore_not_found: bool,
+    /// Do not wait until the members of a large group are removed: the controller removes them all the same.
+    #[arg(long)]
+    pub no_wait: bool,
 }
 
 /// Kinds that can be waited for.
