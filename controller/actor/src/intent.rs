@@ -57,6 +57,7 @@ impl Target {
             Command::EvictMember { .. }
             | Command::StartMember { .. }
             | Command::AnswerMember { .. }
+            | Command::ContinueDeletion { .. }
             | Command::FailGroup { .. }
             | Command::PortsDown { .. }
             | Command::FinishMove { .. }

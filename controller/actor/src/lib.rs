@@ -21,6 +21,7 @@ pub mod commit;
 pub mod commit_times;
 mod committing;
 mod controller;
+mod deletions;
 pub mod difference;
 mod drains;
 mod due;

@@ -91,6 +91,7 @@ pub async fn start_with(
         traced: Vec::new(),
         read_only: None,
         drain_retry: None,
+        deletion_retry: None,
     };
     controller.keys_are(task.once.len());
     if let Some(path) = read_only {

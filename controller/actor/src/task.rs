@@ -117,6 +117,8 @@ pub(crate) struct Task {
     pub(crate) read_only: Option<PathBuf>,
     /// When a drain that could not be ended is tried again.
     pub(crate) drain_retry: Option<Instant>,
+    /// When a step of a deletion that failed is tried again.
+    pub(crate) deletion_retry: Option<Instant>,
 }
 
 type Answer = oneshot::Sender<Result<Done, CommandError>>;
@@ -247,13 +249,14 @@ impl Task {
 
     /// When [`Task::do_what_is_due`] may have something to do.
     fn due(&self) -> Option<Instant> {
-        [self.controller.commit_due(), self.drain_due()].into_iter().flatten().min()
+        [self.controller.commit_due(), self.drain_due(), self.deletion_due()].into_iter().flatten().min()
     }
 
-    /// Rolls back a commit that was not confirmed in time, and ends a drain whose time has passed.
+    /// Rolls back a commit that was not confirmed in time, ends a drain whose time has passed, and takes a step of a deletion.
     async fn do_what_is_due(&mut self) -> Result<(), StoreError> {
         self.roll_back_if_due().await?;
-        self.end_drain_if_due().await
+        self.end_drain_if_due().await?;
+        self.continue_deletion().await
     }
 
     /// Carries out `first` and the commands that wait behind it. Returns the next message that is none.

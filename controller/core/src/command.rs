@@ -45,10 +45,16 @@ pub enum Command {
         /// Refused with `AlreadyExists` when the group exists.
         create_only: bool,
     },
-    /// Removes a group and its members.
+    /// Removes a group and its members. Of a group with more members than one transaction removes it stops the group, which no host can
+    /// join from then on; [`Command::ContinueDeletion`] removes it.
     DeleteGroup {
         /// Its name.
         name: String,
+    },
+    /// Removes some members of a group that is being deleted, and with the last of them the group. Changes nothing of another group.
+    ContinueDeletion {
+        /// Name of a group.
+        group: String,
     },
     /// Makes a host a member, or replaces its membership.
     PutMember {

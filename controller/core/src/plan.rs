@@ -64,6 +64,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) held: bool,
     /// Why the group was stopped, if it was.
     pub(crate) failed: Option<&'a str>,
+    /// It is being deleted.
+    pub(crate) deleting: bool,
     /// Agents export metrics of its branches, too.
     pub(crate) branch_metrics: bool,
 }
@@ -114,6 +116,9 @@ pub(crate) fn plan_group(
     network: Option<&Network>,
     intent: Intent<'_>,
 ) -> Result<Planned, DomainError> {
+    if intent.deleting {
+        return Ok(Planned::Waiting("it is being deleted"));
+    }
     if let Some(reason) = intent.failed {
         return Ok(Planned::Failed(reason.to_owned()));
     }

@@ -213,6 +213,9 @@ pub struct GroupRecord {
     pub(crate) allocation: Allocation,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
+    /// See [`Group::deleting`](crate::resource::Group::deleting). A version that did not know it puts the group back into force.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) deleting: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) evicted: Vec<Evicted>,
 }

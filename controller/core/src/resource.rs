@@ -80,6 +80,8 @@ pub(crate) struct Group {
     pub(crate) confirming: Option<Confirmed>,
     /// Why the stall policy stopped the group; `None` if it did not.
     pub(crate) failed: Option<String>,
+    /// An operator has deleted it, and members are left.
+    pub(crate) deleting: bool,
     /// Receivers that the stall policy removed since the source joined, oldest first.
     pub(crate) evicted: Vec<Evicted>,
     pub(crate) state: GroupState,

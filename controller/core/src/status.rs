@@ -9,6 +9,7 @@
 //! Unknown      no telemetry of the headend arrives
 //! Degraded     a tree node cannot do its part, the tree could not be moved, or there can be no tree
 //! Failed       the stall policy stopped it
+//! Deleting     it was deleted, and members are left
 //! ```
 //!
 //! A branch that acknowledges nothing sets the condition `Stalled`; the phase follows the headend, which sees whether the source waits. A
@@ -54,6 +55,10 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         ],
         nodes: Vec::new(),
     };
+    if group.deleting {
+        let reason = format!("it is being deleted: {} members are left", group.members.len());
+        return without_tree(GroupPhase::Deleting, Why::Waiting, &reason);
+    }
     let plan = match &group.state {
         GroupState::Waiting(reason) => return without_tree(GroupPhase::Pending, Why::Waiting, reason),
         GroupState::Infeasible(reason) => return without_tree(GroupPhase::Degraded, Why::Infeasible, reason),

@@ -279,6 +279,12 @@ pub struct ApplyArgs {
     /// Only check the files.
     #[arg(long)]
     pub dry_run: bool,
+    /// Put the drains, groups and silences of the files into this set: they get the label canopy/set. A resource of another set is refused.
+    #[arg(long, value_name = "NAME")]
+    pub set: Option<String>,
+    /// Delete what the set has and the files no longer have, once all of them are applied; --dry-run shows what that does.
+    #[arg(long, requires = "set")]
+    pub prune: bool,
     /// Take everything back unless `canopyctl commit confirm` follows within this time, 1s to 24h; if a resource is refused, at once.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "dry_run")]
     pub confirm: Option<Duration>,
@@ -700,6 +706,9 @@ pub struct DeleteArgs {
     /// Treat resources that do not exist as deleted.
     #[arg(long)]
     pub ignore_not_found: bool,
+    /// Do not wait until the members of a large group are removed: the controller removes them all the same.
+    #[arg(long)]
+    pub no_wait: bool,
 }
 
 /// Kinds that can be waited for.

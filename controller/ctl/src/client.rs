@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use canopy_controller_api::GroupResource;
 use canopy_controller_api::check::DryRun;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -114,15 +115,21 @@ impl Client {
         body: Option<&Value>,
         condition: (&str, &str),
     ) -> Result<(), Failure> {
-        let sent = self.in_time(async {
-            let (answer, _connection) = self.exchange(method, path, body, Some(condition)).await?;
-            self.whole(answer).await
-        });
-        let answer = sent.await.map_err(|e| Failure::new(e.exit, format!("{doing}: {e}")))?;
-        if (200..300).contains(&answer.status) {
-            return Ok(());
-        }
-        Err(Failure::refused(doing, answer.status, &answer.body))
+        self.succeed_if(doing, method, path, body, Some(condition)).await.map(drop)
+    }
+
+    /// A deletion, with a header that is its condition if there is one. Returns what is left of a group that takes longer.
+    ///
+    /// # Errors
+    /// As [`Client::change_if`].
+    pub async fn delete(
+        &self,
+        doing: &str,
+        path: &str,
+        condition: Option<(&str, &str)>,
+    ) -> Result<Option<GroupResource>, Failure> {
+        let answer = self.succeed_if(doing, Method::DELETE, path, None, condition).await?;
+        (!answer.is_empty()).then(|| parse(doing, &answer)).transpose()
     }
 
     /// Another client of the same controller, for changes in this confirmed commit.
@@ -161,7 +168,19 @@ impl Client {
     }
 
     async fn succeed(&self, doing: &str, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes, Failure> {
-        let answer = self.send(method, path, body).await.map_err(|e| Failure::new(e.exit, format!("{doing}: {e}")))?;
+        self.succeed_if(doing, method, path, body, None).await
+    }
+
+    async fn succeed_if(
+        &self,
+        doing: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        condition: Option<(&str, &str)>,
+    ) -> Result<Bytes, Failure> {
+        let sent = self.send_if(method, path, body, condition).await;
+        let answer = sent.map_err(|e| Failure::new(e.exit, format!("{doing}: {e}")))?;
         if !(200..300).contains(&answer.status) {
             return Err(Failure::refused(doing, answer.status, &answer.body));
         }
@@ -173,8 +192,18 @@ impl Client {
     /// # Errors
     /// The controller cannot be reached, or did not answer in time.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
+        self.send_if(method, path, body, None).await
+    }
+
+    async fn send_if(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        condition: Option<(&str, &str)>,
+    ) -> Result<Answer, Failure> {
         self.in_time(async {
-            let (answer, _connection) = self.exchange(method, path, body, None).await?;
+            let (answer, _connection) = self.exchange(method, path, body, condition).await?;
             self.whole(answer).await
         })
         .await

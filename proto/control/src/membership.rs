@@ -117,7 +117,8 @@ impl From<GroupPhase> for pb::GroupPhase {
             // Members see progress at their own queue pairs: here the phase is that of the programs.
             GroupPhase::Ready | GroupPhase::Stalled | GroupPhase::Unknown => Self::Ready,
             GroupPhase::Degraded => Self::Degraded,
-            GroupPhase::Failed => Self::Failed,
+            // What a member does about either is the same: nothing is forwarded, and it has to leave.
+            GroupPhase::Failed | GroupPhase::Deleting => Self::Failed,
         }
     }
 }

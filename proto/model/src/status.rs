@@ -157,12 +157,22 @@ pub enum GroupPhase {
     Degraded,
     /// The stall policy `fail` stopped it; the reason names the receiver. Nothing is forwarded until every member has left.
     Failed,
+    /// It was deleted, and its members are being removed; the reason has how many are left. Nothing is forwarded, and no host can join.
+    Deleting,
 }
 
 impl GroupPhase {
     /// Every phase.
-    pub const ALL: [Self; 7] =
-        [Self::Pending, Self::Programming, Self::Ready, Self::Stalled, Self::Unknown, Self::Degraded, Self::Failed];
+    pub const ALL: [Self; 8] = [
+        Self::Pending,
+        Self::Programming,
+        Self::Ready,
+        Self::Stalled,
+        Self::Unknown,
+        Self::Degraded,
+        Self::Failed,
+        Self::Deleting,
+    ];
 }
 
 impl std::fmt::Display for GroupPhase {

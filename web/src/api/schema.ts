@@ -245,7 +245,11 @@ export interface paths {
         /** Creates or replaces a group. */
         put: operations["putGroup"];
         post?: never;
-        /** Removes a group and its memberships. */
+        /**
+         * Removes a group and its memberships.
+         * @description 204: it is gone. 202: it has too many members for one transaction; it is stopped, no host can join it, and its members are being
+         *     removed, also over a restart of the controller. It is gone once a GET answers 404; a stream of the groups has its `deleted`.
+         */
         delete: operations["deleteGroup"];
         options?: never;
         head?: never;
@@ -1870,7 +1874,7 @@ export interface components {
          * @description Where a group is in its life.
          * @enum {string}
          */
-        GroupPhase: "Pending" | "Programming" | "Ready" | "Stalled" | "Unknown" | "Degraded" | "Failed";
+        GroupPhase: "Pending" | "Programming" | "Ready" | "Stalled" | "Unknown" | "Degraded" | "Failed" | "Deleting";
         /** @description A multicast group. */
         GroupResource: {
             /**
@@ -5994,7 +5998,7 @@ export interface operations {
                 /** @description `field=value,field!=value`; all must hold. The fields are `name`, `phase`, `source` and `tenant`. */
                 fieldSelector?: string;
                 /** @description Only groups in this phase; the same as `fieldSelector=phase=...`. */
-                phase?: "Pending" | "Programming" | "Ready" | "Stalled" | "Unknown" | "Degraded" | "Failed";
+                phase?: "Pending" | "Programming" | "Ready" | "Stalled" | "Unknown" | "Degraded" | "Failed" | "Deleting";
                 /** @description Send changes as server-sent events instead of a list. */
                 watch?: boolean;
                 /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */
@@ -6503,6 +6507,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DryRun"];
+                };
+            };
+            /** @description its members are being removed; phase `Deleting` */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupResource"];
                 };
             };
             /** @description removed */

@@ -12,6 +12,7 @@ const PHASES: Record<GroupPhase, State> = {
   Degraded: "degraded",
   Stalled: "failed",
   Failed: "failed",
+  Deleting: "pending",
 };
 const SEVERITIES: Record<Severity, State> = { critical: "failed", warning: "degraded", info: "pending" };
 
@@ -40,4 +41,4 @@ export function worst(states: readonly State[]): State {
 }
 
 /** The phases, those that need someone first. */
-export const PHASE_ORDER: readonly GroupPhase[] = ["Failed", "Stalled", "Degraded", "Unknown", "Programming", "Pending", "Ready"];
+export const PHASE_ORDER: readonly GroupPhase[] = ["Failed", "Stalled", "Degraded", "Unknown", "Deleting", "Programming", "Pending", "Ready"];

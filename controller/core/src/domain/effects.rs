@@ -30,7 +30,7 @@ fn of_group(state: &State, effect: &GroupEffect) -> Option<Effect> {
     let old = state.groups.get(&effect.name);
     let network = state.network();
     match (&effect.group, old) {
-        (None, Some(old)) => {
+        (new, Some(old)) if new.as_ref().is_none_or(|new| new.deleting && !old.deleting) => {
             let members = match old.members.len() {
                 0 => return None,
                 1 => "1 member".to_owned(),
@@ -42,7 +42,7 @@ fn of_group(state: &State, effect: &GroupEffect) -> Option<Effect> {
             let before = old.map(|old| settled(network, old));
             tree(&effect.name, before, settled(network, new), next_tree(new.behind.as_ref()))
         }
-        (None, None) => None,
+        (None, _) => None,
     }
 }
 

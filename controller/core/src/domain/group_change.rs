@@ -132,6 +132,7 @@ impl GroupChange {
             spec: group.spec.clone(),
             allocation: group.allocation,
             failed: group.failed.clone(),
+            deleting: group.deleting,
             evicted: group.evicted.clone(),
         };
         self.writes.push(Write::Put(Record::Group(Box::new(record))));
@@ -217,6 +218,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         open: group.is_open(),
         held: group.is_held(),
         failed: group.failed.as_deref(),
+        deleting: group.deleting,
         branch_metrics: group.metadata.labels.get(METRICS_LABEL).is_some_and(|value| value == BRANCHES),
     }
 }

@@ -18,6 +18,9 @@ use crate::record::{group_key, member_key};
 use crate::resource::{Behind, Confirmed, GivenUp, Group, GroupState, Making, Step};
 use crate::status::{is_confirmed_in_force, lacking};
 
+/// Members that one transaction removes: the group's record and the state record take one write each.
+const MOST_REMOVED: usize = MAX_WRITES - 2;
+
 /// Checks commands on groups against a state.
 pub(super) struct GroupCommands<'a>(pub(super) &'a State);
 
@@ -33,6 +36,7 @@ impl GroupCommands<'_> {
         written: &Written,
     ) -> Result<Prepared, DomainError> {
         match self.0.groups.get(&name) {
+            Some(group) if group.deleting => Err(being_deleted(group)),
             Some(_) if create_only => {
                 let detail = "choose another name, or update it".to_owned();
                 Err(DomainError::AlreadyExists { kind: "group", name, detail })
@@ -45,22 +49,50 @@ impl GroupCommands<'_> {
 
     /// [`crate::Command::DeleteGroup`].
     pub(super) fn delete(&self, name: String) -> Result<Prepared, DomainError> {
-        let Some(group) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
-        // The group's record and the state record take one write each.
-        let most = MAX_WRITES - 2;
-        if group.members.len() > most {
-            let detail = format!(
-                "it has {} members, and at most {most} can be removed with it: remove members first",
-                group.members.len()
-            );
-            return Err(DomainError::InUse { kind: "group", name, detail });
+        let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
+        let generation = old.metadata.generation;
+        if old.deleting {
+            return Ok(Prepared::noop(self.0, generation));
         }
+        if old.members.len() <= MOST_REMOVED {
+            return Ok(self.remove(old));
+        }
+        let mut group = old.clone();
+        group.epoch += 1;
+        group.deleting = true;
+        Ok(GroupChange::new(self.0, group, Outcome::Deleted, generation).prepare_if_planned(self.0))
+    }
+
+    /// [`crate::Command::ContinueDeletion`].
+    pub(super) fn continue_deletion(&self, name: String) -> Result<Prepared, DomainError> {
+        let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
+        let generation = old.metadata.generation;
+        if !old.deleting {
+            return Ok(Prepared::noop(self.0, generation));
+        }
+        if old.members.len() <= MOST_REMOVED {
+            return Ok(self.remove(old));
+        }
+        let mut group = old.clone();
+        let left = group.members.keys().nth(MOST_REMOVED).cloned().unwrap_or_default();
+        let stays = group.members.split_off(&left);
+        let removed = std::mem::replace(&mut group.members, stays);
+        group.epoch += 1;
+        let mut change = GroupChange::new(self.0, group, Outcome::Updated, generation);
+        for host in removed.keys() {
+            change = change.with(Write::Delete { key: member_key(&name, host) });
+        }
+        Ok(change.prepare_if_planned(self.0))
+    }
+
+    /// Removes a group with all its members, which one transaction can.
+    fn remove(&self, group: &Group) -> Prepared {
+        let name = group.metadata.name.clone();
         let mut writes = vec![Write::Delete { key: group_key(&name) }];
         writes.extend(group.members.keys().map(|host| Write::Delete { key: member_key(&name, host) }));
-        let generation = group.metadata.generation;
         let cursors = self.0.pools.cursors();
         let effect = Effect::Group(Box::new(GroupEffect { name, group: None, programs: Vec::new(), cursors }));
-        Ok(Prepared::change(self.0, Outcome::Deleted, generation, writes, cursors, effect))
+        Prepared::change(self.0, Outcome::Deleted, group.metadata.generation, writes, cursors, effect)
     }
 
     /// [`crate::Command::FailGroup`].
@@ -159,6 +191,7 @@ impl GroupCommands<'_> {
             confirmed: None,
             confirming: None,
             failed: None,
+            deleting: false,
             evicted: Vec::new(),
             state: GroupState::Waiting("waiting for a source to join"),
             behind: None,
@@ -213,6 +246,15 @@ impl GroupCommands<'_> {
         // A group that was infeasible before may still get new labels.
         if same_spec { Ok(change.prepare_if_planned(self.0)) } else { change.prepare(self.0) }
     }
+}
+
+/// A change of a group that is being deleted is refused.
+pub(super) fn being_deleted(group: &Group) -> DomainError {
+    let detail = format!(
+        "it is being deleted, and {} members are left: wait until it is gone, then create it again",
+        group.members.len()
+    );
+    DomainError::InUse { kind: "group", name: group.metadata.name.clone(), detail }
 }
 
 /// Whether every node has confirmed its program of the present session, enough receivers have joined, and the headend takes no data yet

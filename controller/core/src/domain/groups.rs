@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All groups, by name, by identifier, by label and by host.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use canopy_model::ids::GroupId;
@@ -21,6 +21,8 @@ pub(super) struct Groups {
     names: HashMap<GroupId, String>,
     labels: LabelIndex,
     hosts: HostIndex,
+    /// Those that are being deleted.
+    deleting: BTreeSet<String>,
 }
 
 impl Groups {
@@ -52,10 +54,14 @@ impl Groups {
         if let Some(old) = &old {
             self.labels.remove(name, &old.metadata.labels);
             self.names.remove(&old.allocation.group_id);
+            self.deleting.remove(name);
         }
         if let Some(new) = new {
             self.labels.insert(name, &new.metadata.labels);
             self.names.insert(new.allocation.group_id, name.to_owned());
+            if new.deleting {
+                self.deleting.insert(name.to_owned());
+            }
             self.by_name.insert(name.to_owned(), new);
         }
         old
@@ -77,6 +83,11 @@ impl Groups {
     /// All, in name order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Group)> {
         self.by_name.iter()
+    }
+
+    /// Names of those that are being deleted.
+    pub(super) fn deleting(&self) -> impl Iterator<Item = &str> {
+        self.deleting.iter().map(String::as_str)
     }
 
     /// Those with members, in name order.
@@ -113,7 +124,11 @@ impl Groups {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.by_name.is_empty() && self.names.is_empty() && self.labels.is_empty() && self.hosts.is_empty()
+        self.by_name.is_empty()
+            && self.names.is_empty()
+            && self.labels.is_empty()
+            && self.hosts.is_empty()
+            && self.deleting.is_empty()
     }
 }
 

@@ -11,6 +11,7 @@ use ipnet::Ipv6Net;
 
 use super::change::Prepared;
 use super::group_change::{GroupChange, in_group};
+use super::group_commands::being_deleted;
 use super::state::State;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
@@ -39,6 +40,9 @@ impl MemberCommands<'_> {
         let old =
             self.0.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
         spec.validate()?;
+        if old.deleting {
+            return Err(being_deleted(old));
+        }
         if let Some(reason) = &old.failed {
             let detail = format!("it failed: {reason}; let every member leave, or delete the group, and join again");
             return Err(DomainError::InUse { kind: "group", name: group.to_owned(), detail });

@@ -193,6 +193,7 @@ impl Domain {
                 groups.put(name, labels, spec, if_match, create_only, written)
             }
             Command::DeleteGroup { name } => groups.delete(name),
+            Command::ContinueDeletion { group } => groups.continue_deletion(group),
             Command::FailGroup { name, host, since, reason } => groups.fail(name, &host, since, reason),
             Command::FinishMove { group } => groups.finish_move(group),
             Command::GiveUpMove { group, since } => groups.give_up_move(group, since),
@@ -234,6 +235,11 @@ impl Domain {
     /// A group as it is declared.
     pub fn declared_group(&self, name: &str) -> Option<(&Metadata, &GroupSpec)> {
         self.state.groups.get(name).map(|g| (&g.metadata, &g.spec))
+    }
+
+    /// The first group, in name order, that is being deleted.
+    pub fn next_deletion(&self) -> Option<&str> {
+        self.state.groups.deleting().next()
     }
 
     /// Whether a group has members.

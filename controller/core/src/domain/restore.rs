@@ -105,6 +105,7 @@ fn restore_group(
         spec,
         allocation,
         failed,
+        deleting,
         evicted,
         ..
     } = record;
@@ -144,6 +145,7 @@ fn restore_group(
         confirmed,
         confirming: None,
         failed,
+        deleting,
         evicted,
         state: GroupState::Waiting("waiting for a source to join"),
         behind: None,

@@ -9,6 +9,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::commit;
+use super::set::{self, Held};
 use crate::cli::ApplyArgs;
 use crate::client::{Client, parse};
 use crate::documents::{self, Document};
@@ -26,15 +27,20 @@ pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Resu
         documents.extend(documents::read(file)?);
     }
     documents.sort_by_key(|d| d.kind);
+    let mut left = Vec::new();
+    if let Some(name) = &args.set {
+        set::mark(&mut documents, name)?;
+        left = set::left_out(client, &documents, name).await?;
+    }
+    left.truncate(if args.prune { left.len() } else { 0 });
     let outcomes = validate(client, &documents).await?;
     // Where nothing changes, nothing has to be confirmed, and no other operator has to wait.
-    let changes = outcomes.iter().any(|outcome| *outcome != Outcome::Unchanged);
-    let Some(timeout) = args.confirm.filter(|_| changes) else {
-        return all(client, &documents, &outcomes, args.dry_run, out).await;
-    };
+    let changes = !left.is_empty() || outcomes.iter().any(|outcome| *outcome != Outcome::Unchanged);
+    let work = Work { documents, outcomes, left, dry_run: args.dry_run };
+    let Some(timeout) = args.confirm.filter(|_| changes) else { return work.run(client, out).await };
     let begun = commit::begin(client, timeout).await?;
     let inside = client.inside(&begun.id);
-    if let Err(mut failure) = all(&inside, &documents, &outcomes, false, out).await {
+    if let Err(mut failure) = work.run(&inside, out).await {
         let cancelled = commit::cancel(client, &begun.id).await;
         failure.message += &match cancelled {
             Ok(_) => "\n  what was applied before was taken back".to_owned(),
@@ -43,6 +49,23 @@ pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Resu
         return Err(failure);
     }
     commit::pending(client, out).await
+}
+
+/// What passed the check.
+struct Work {
+    documents: Vec<Document>,
+    /// Of each document.
+    outcomes: Vec<Outcome>,
+    /// What is pruned behind them.
+    left: Vec<Held>,
+    dry_run: bool,
+}
+
+impl Work {
+    async fn run(&self, client: &Client, out: &mut dyn Write) -> Result<(), Failure> {
+        all(client, &self.documents, &self.outcomes, self.dry_run, out).await?;
+        set::prune(client, &self.left, self.dry_run, out).await
+    }
 }
 
 async fn all(

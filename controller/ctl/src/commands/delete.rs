@@ -3,13 +3,16 @@
 
 use std::io::Write;
 
-use hyper::Method;
+use canopy_controller_api::GroupResource;
+use tokio::time::sleep;
 
 use super::segment;
+use super::wait::POLL;
 use crate::cli::{Deletable, DeleteArgs};
 use crate::client::Client;
 use crate::documents;
 use crate::failure::{Exit, Failure};
+use crate::output::text;
 
 /// See the module.
 ///
@@ -17,13 +20,40 @@ use crate::failure::{Exit, Failure};
 /// A resource cannot be deleted; the resources before it are deleted.
 pub async fn run(client: &Client, args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     for (name, path) in targets(args)? {
-        match client.change(&format!("deleting {name}"), Method::DELETE, &path, None).await {
-            Ok(()) => writeln!(out, "{name} deleted")?,
+        match client.delete(&format!("deleting {name}"), &path, None).await {
+            Ok(None) => writeln!(out, "{name} deleted")?,
+            Ok(Some(group)) if args.no_wait => writeln!(out, "{name}: {}", text(&group.status.reason))?,
+            Ok(Some(group)) => until_gone(client, &name, &path, group, out).await?,
             Err(f) if f.exit == Exit::NotFound && args.ignore_not_found => writeln!(out, "{name} not found")?,
             Err(f) => return Err(f),
         }
     }
     Ok(())
+}
+
+/// Prints how many members of a group are left until it is gone.
+pub(super) async fn until_gone(
+    client: &Client,
+    name: &str,
+    path: &str,
+    mut group: GroupResource,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (uid, mut shown) = (group.metadata.uid, String::new());
+    // One of this name with another uid is another group.
+    while group.metadata.uid == uid {
+        if group.status.reason != shown {
+            shown = group.status.reason;
+            writeln!(out, "{name}: {}", text(&shown))?;
+        }
+        sleep(POLL).await;
+        group = match client.get(&format!("waiting until {name} is gone"), path).await {
+            Ok(group) => group,
+            Err(f) if f.exit == Exit::NotFound => break,
+            Err(f) => return Err(f),
+        };
+    }
+    Ok(writeln!(out, "{name} deleted")?)
 }
 
 fn targets(args: &DeleteArgs) -> Result<Vec<(String, String)>, Failure> {

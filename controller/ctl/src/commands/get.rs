@@ -36,7 +36,7 @@ const MAX_INCIDENTS: usize = 200;
 /// Problems per request.
 const MAX_PROBLEMS: usize = 5000;
 /// Groups or hosts per request.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 
 /// See the module.
 ///
@@ -169,7 +169,7 @@ async fn one(client: &Client, path: &str) -> Result<Answer, Failure> {
 }
 
 /// One page. `target` is `path` with the query.
-async fn list(client: &Client, path: &str, target: &str) -> Result<List<Value>, Failure> {
+pub(super) async fn list(client: &Client, path: &str, target: &str) -> Result<List<Value>, Failure> {
     client.get(&format!("listing {path}"), target).await
 }
 
@@ -215,7 +215,7 @@ fn phase(text: &str) -> Result<GroupPhase, Failure> {
 }
 
 /// All pages, as one list. Under a filter, any of them may be empty.
-async fn pages<Q: Serialize>(
+pub(super) async fn pages<Q: Serialize>(
     client: &Client,
     path: &str,
     query: impl Fn(Option<String>) -> Q,

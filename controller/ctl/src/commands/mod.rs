@@ -23,6 +23,7 @@ pub mod packet;
 mod preview;
 mod problems;
 mod rows;
+mod set;
 pub mod silence;
 mod sparkline;
 pub mod status;

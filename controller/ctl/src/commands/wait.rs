@@ -14,7 +14,8 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::text;
 
-const POLL: Duration = Duration::from_millis(200);
+/// How often what is waited for is read.
+pub(super) const POLL: Duration = Duration::from_millis(200);
 
 /// See the module. A group that does not exist yet is waited for too.
 ///

@@ -12,9 +12,10 @@ use canopy_controller_api::query::{ListQuery, WatchQuery, WriteHeaders, WriteQue
 use canopy_controller_api::{GroupResource, Input, Kind, List};
 use canopy_controller_core::{Command, Domain};
 use canopy_model::group::GroupSpec;
+use canopy_model::status::GroupPhase;
 
 use super::page::{self, Wanted};
-use super::{filter, tagged};
+use super::{deleted, filter, marked, tagged};
 use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath, ApiQuery};
@@ -91,14 +92,27 @@ pub(crate) async fn put(
 }
 
 /// Removes a group and its memberships.
+///
+/// 204: it is gone. 202: it has too many members for one transaction; it is stopped, no host can join it, and its members are being
+/// removed, also over a restart of the controller. It is gone once a GET answers 404; a stream of the groups has its `deleted`.
 #[utoipa::path(delete, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "deleteGroup", params(("group" = String, Path), WriteQuery, WriteHeaders),
-    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 204, description = "removed"), (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile")))]
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 202, body = GroupResource, description = "its members are being removed; phase `Deleting`"), (status = 204, description = "removed"), (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile")))]
 pub(crate) async fn delete(
     State(controller): State<Controller>,
     ApiPath(group): ApiPath<String>,
     conditions: Conditions,
 ) -> Result<Response, ApiError> {
-    super::delete(&controller, Command::DeleteGroup { name: group }, conditions).await
+    let order = conditions.order(Command::DeleteGroup { name: group.clone() });
+    // Another group of this name may be there when a deletion is sent again.
+    let left = move |d: &Domain| {
+        let view = d.group(&group).filter(|view| view.status.phase == GroupPhase::Deleting)?;
+        Some((view.metadata.tag(), GroupResource::from(view)))
+    };
+    let (done, left) = controller.carry_out_and_show(order, left).await?;
+    match left.flatten() {
+        Some((tag, resource)) => Ok(marked(tagged(StatusCode::ACCEPTED, &tag, resource), done.replayed)),
+        None => Ok(deleted(done)),
+    }
 }
 
 pub(crate) fn command(name: &str, input: Input<GroupSpec>, create_only: bool) -> Result<Command, ApiError> {

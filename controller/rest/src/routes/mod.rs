@@ -87,8 +87,13 @@ fn marked(mut response: Response, replayed: Option<Replayed>) -> Response {
 
 /// Executes a deletion.
 async fn delete(controller: &Controller, command: Command, conditions: Conditions) -> Result<Response, ApiError> {
-    match controller.carry_out(conditions.order(command)).await? {
-        done @ Done { applied: None, replayed: None, .. } => Ok(Json(dry_run(done)).into_response()),
-        done => Ok(marked(StatusCode::NO_CONTENT.into_response(), done.replayed)),
+    Ok(deleted(controller.carry_out(conditions.order(command)).await?))
+}
+
+/// The answer to a deletion whose resource is gone, or to its dry run.
+fn deleted(done: Done) -> Response {
+    match done {
+        done @ Done { applied: None, replayed: None, .. } => Json(dry_run(done)).into_response(),
+        done => marked(StatusCode::NO_CONTENT.into_response(), done.replayed),
     }
 }

@@ -26,6 +26,7 @@ use crate::threshold::ThresholdSettings;
 mod bound;
 mod capturing;
 mod data;
+mod deleting;
 mod drains;
 mod effects;
 mod hmac;
