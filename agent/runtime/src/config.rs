@@ -42,6 +42,8 @@ pub struct Config {
     pub stamp: Stamp,
     /// Sampling of queues.
     pub congestion: Congestion,
+    /// Replication by IP multicast.
+    pub multicast: Multicast,
     /// Metrics for Prometheus.
     pub metrics: MetricsConfig,
     /// Logging.
@@ -84,6 +86,25 @@ pub struct Congestion {
     pub interval: Duration,
     /// Whether Long-haul CNPs carry the metric that triggered them; otherwise Metric Type and Value are zero.
     pub disclose: bool,
+}
+
+/// Section `multicast`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Multicast {
+    /// What starts the process that keeps IPv6 multicast routing enabled.
+    pub holder: MulticastHolder,
+}
+
+/// What starts `canopy-agent hold-multicast`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MulticastHolder {
+    /// The agent, as a child that outlives it.
+    #[default]
+    Child,
+    /// The service manager: `canopy-mroute-holder.path` waits for the file `multicast.wanted` in `state_dir`.
+    Unit,
 }
 
 /// Section `metrics`.
@@ -165,6 +186,7 @@ impl Config {
             },
             stamp: Stamp { port: PORT, interval: Duration::from_secs(1) },
             congestion: Congestion { interval: Duration::from_millis(1), disclose: true },
+            multicast: Multicast::default(),
             metrics: MetricsConfig::default(),
             log: LogConfig::default(),
         }
@@ -268,6 +290,7 @@ mod tests {
             ("stamp.interval = '1ms'", "stamp.interval"),
             ("congestion.interval = '10us'", "congestion.interval"),
             ("congestion.disclose = 'maybe'", "congestion.disclose"),
+            ("multicast.holder = 'systemd'", "multicast.holder"),
             ("metrics.listen = '9464'", "metrics.listen"),
             ("metrics.listen = '[::1]:0'", "metrics.listen"),
             ("metrics.advertise = 'n1'", "metrics.advertise"),
