@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages test-packages sbom clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages test-packages sbom deny clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -128,6 +128,9 @@ test-packages: ## install, use, upgrade, remove and purge the packages on a mach
 
 sbom: tools ## what is linked into each package's programs (CycloneDX), in target/sbom
 	scripts/sbom.sh target/sbom
+
+deny: tools ## licenses, sources and duplicates of all crates; advisories need a database from the network and are not run
+	scripts/deny.sh
 
 fmt: ## format the sources
 	cargo fmt --all
