@@ -160,7 +160,7 @@ class Packages:
 
     def step_doctor_finds_nothing_missing_in_the_unit(self):
         journal = self.m.out("journalctl", "-u", "canopy-agent", "-o", "cat", "--no-pager")
-        for name in ("bpffs at pin_dir", "capabilities", "/proc/sys/net", "memory limit", "kernel BTF"):
+        for name in ("bpffs at pin_dir", "capabilities", "switches of the network", "memory limit", "kernel BTF"):
             assert re.search(rf"^ok +{re.escape(name)}: ", journal, re.M), f"{name}:\n{journal}"
         assert "MISSING" not in journal, journal
 
@@ -194,7 +194,7 @@ class Packages:
         journal = lambda: self.m.out("journalctl", "-u", "canopy-agent", "-o", "cat", "--no-pager", f"--after-cursor={cursor}")
         self.drop_in("canopy-agent", lacking)
         try:
-            for missing in ("capabilities: CAP_PERFMON missing", "/proc/sys/net: ", "bpffs at pin_dir: "):
+            for missing in ("capabilities: CAP_PERFMON missing", "switches of the network: ", "bpffs at pin_dir: "):
                 until(f"MISSING {missing}", 20, lambda missing=missing: f"MISSING  {missing}" in journal())
         finally:
             self.no_drop_in("canopy-agent")

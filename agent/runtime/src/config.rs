@@ -33,6 +33,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Directory on a bpffs where programs and maps are pinned.
     pub pin_dir: PathBuf,
+    /// Directory with the switches of the network.
+    pub sysctl_dir: PathBuf,
     /// Time between telemetry samples, 100 ms ..= 1 h.
     #[serde(with = "humantime_serde")]
     pub telemetry_interval: Duration,
@@ -177,6 +179,7 @@ impl Config {
             controller: Target::Unix("/run/canopy/controller.sock".into()),
             state_dir: "/var/lib/canopy/agent".into(),
             pin_dir: "/sys/fs/bpf/canopy".into(),
+            sysctl_dir: canopy_datapath::SYSCTL_DIR.into(),
             telemetry_interval: Duration::from_secs(1),
             host_socket: HostSocket {
                 path: "/run/canopy/host.sock".into(),
@@ -198,6 +201,7 @@ impl Settings for Config {
         faults.check("node", check_name("node", &self.node).map_err(|error| error.detail));
         faults.check("state_dir", absolute(&self.state_dir));
         faults.check("pin_dir", absolute(&self.pin_dir));
+        faults.check("sysctl_dir", absolute(&self.sysctl_dir));
         let HostSocket { path, uids, gids, .. } = &self.host_socket;
         if !path.as_os_str().is_empty() {
             faults.check("host_socket.path", socket::check_path(path));
@@ -281,6 +285,7 @@ mod tests {
             ("state_dir = 'relative'", "state_dir"),
             ("pin_dir = ''", "pin_dir"),
             ("pin_dir = '/sys/fs/bpf/../../../etc'", "pin_dir"),
+            ("sysctl_dir = 'proc'", "sysctl_dir"),
             ("telemetry_interval = '10ms'", "telemetry_interval"),
             ("telemetry_interval = '1 parsec'", "telemetry_interval"),
             ("host_socket.path = 'relative'", "host_socket.path"),

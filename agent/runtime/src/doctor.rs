@@ -20,8 +20,8 @@ const CAPABILITIES: [(&str, u32); 5] =
     [("CAP_BPF", 39), ("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_NET_RAW", 13), ("CAP_NET_BIND_SERVICE", 10)];
 /// Those that CAP_SYS_ADMIN contains, capabilities(7).
 const OF_SYS_ADMIN: [u32; 2] = [38, 39];
-/// A switch of the network that the agent sets.
-const SWITCH: &str = "proc/sys/net/ipv6/conf/all/forwarding";
+/// A switch of the network that the agent sets, below its `sysctl_dir`.
+const SWITCH: &str = "ipv6/conf/all/forwarding";
 
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +35,9 @@ pub struct Check {
 }
 
 /// Examines the host whose `/proc` and `/sys` are below `root` (`/`, except in tests).
-pub fn examine(root: &Path, pin_dir: &Path) -> Vec<Check> {
+pub fn examine(root: &Path, pin_dir: &Path, sysctl_dir: &Path) -> Vec<Check> {
     let host = Host { root };
-    vec![host.kernel(), host.btf(), host.bpffs(pin_dir), host.capabilities(), host.ipv6(), host.sysctls()]
+    vec![host.kernel(), host.btf(), host.bpffs(pin_dir), host.capabilities(), host.ipv6(), host.sysctls(sysctl_dir)]
 }
 
 /// Whether multicast replication is possible: the kernel's IPv6 multicast routing has policy rules, by which it forwards only what passed
@@ -131,9 +131,8 @@ impl Host<'_> {
 
     /// The directory in which `path` would be made, if this process cannot write to it: the nearest one that exists.
     fn not_writable(&self, path: &Path) -> Option<PathBuf> {
-        let within = |path: &Path| self.root.join(path.strip_prefix("/").unwrap_or(path));
-        let nearest = path.ancestors().find(|directory| within(directory).exists())?;
-        let allowed = access(&within(nearest).join("."), AccessFlags::W_OK | AccessFlags::X_OK);
+        let nearest = path.ancestors().find(|directory| self.within(directory).exists())?;
+        let allowed = access(&self.within(nearest).join("."), AccessFlags::W_OK | AccessFlags::X_OK);
         allowed.is_err().then(|| nearest.to_owned())
     }
 
@@ -165,17 +164,23 @@ impl Host<'_> {
     }
 
     /// Opens a switch for writing, and writes nothing.
-    fn sysctls(&self) -> Check {
-        let opened = fs::OpenOptions::new().write(true).open(self.root.join(SWITCH));
+    fn sysctls(&self, sysctl_dir: &Path) -> Check {
+        let switch = sysctl_dir.join(SWITCH);
+        let opened = fs::OpenOptions::new().write(true).open(self.within(&switch));
         let found = match &opened {
-            Ok(_) => "can be written".to_owned(),
-            Err(error) => format!("/{SWITCH}: {error}"),
+            Ok(_) => format!("{} can be written", switch.display()),
+            Err(error) => format!("{}: {error}", switch.display()),
         };
-        check("/proc/sys/net", found, opened.is_ok(), || {
-            "in a unit: ProtectKernelTunables=no, or ReadWritePaths=/proc/sys/net with it; in a container: mount /proc/sys/net for writing; \
-             as another user than root: CAP_NET_ADMIN"
+        check("switches of the network", found, opened.is_ok(), || {
+            "in a unit: ProtectKernelTunables=no, or ReadWritePaths=/proc/sys/net with it; in a container: mount /proc/sys/net for writing, \
+             elsewhere with sysctl_dir; as another user than root: CAP_NET_ADMIN"
                 .to_owned()
         })
+    }
+
+    /// A path of the examined host.
+    fn within(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// A small file's text, trimmed.
@@ -238,7 +243,7 @@ mod tests {
                 fs::write(file, text).unwrap();
             }
         }
-        let checks = examine(root.path(), Path::new("/sys/fs/bpf/canopy"));
+        let checks = examine(root.path(), Path::new("/sys/fs/bpf/canopy"), Path::new("/proc/sys/net"));
         checks.into_iter().filter(|check| check.fix.is_some()).map(|check| check.name).collect()
     }
 
@@ -292,7 +297,7 @@ mod tests {
             assert_eq!(missing("proc/self/status", Some(&status)), ["capabilities"], "{bit}");
         }
         assert_eq!(missing("proc/self/status", None), ["capabilities"]);
-        assert_eq!(missing("proc/sys/net/ipv6/conf/all/forwarding", None), ["/proc/sys/net"]);
+        assert_eq!(missing("proc/sys/net/ipv6/conf/all/forwarding", None), ["switches of the network"]);
         assert_eq!(missing("proc/sys/net/ipv6/conf/all/disable_ipv6", Some("1")), ["IPv6"]);
         assert_eq!(missing("proc/sys/net/ipv6/conf/all/disable_ipv6", None), ["IPv6"]);
     }

@@ -81,7 +81,8 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     let hold_multicast = hold(&config)?;
     let congestion =
         Settings { interval: config.congestion.interval, disclose: config.congestion.disclose, ..Settings::default() };
-    let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast, congestion };
+    let options =
+        Options { pin_dir: config.pin_dir.clone(), hold_multicast, congestion, sysctl_dir: config.sysctl_dir.clone() };
     let datapath = LinuxDatapath::open(options).await;
     let datapath = datapath.context("opening the datapath (`canopy-agent doctor` lists missing kernel features)")?;
     let channels = config.controller.channels().context("controller")?;
@@ -168,7 +169,7 @@ async fn clean_up(config: &Config) -> anyhow::Result<()> {
 
 /// Fails if a requirement of every node is not met; that of multicast replication is printed.
 fn print_examination(config: &Config) -> anyhow::Result<ExitCode> {
-    let mut required = doctor::examine(Path::new("/"), &config.pin_dir);
+    let mut required = doctor::examine(Path::new("/"), &config.pin_dir, &config.sysctl_dir);
     let maps = canopy_datapath::map_memory().map_err(|error| format!("{:#}", anyhow::Error::from(error)));
     required.push(doctor::memory(Path::new("/"), maps));
     let multicast = runtime()?.block_on(canopy_datapath::has_multicast_rules());

@@ -82,7 +82,9 @@ mod tests {
         let none = at("max\n", "max\n");
         assert!(none.fix.is_none() && none.found.starts_with("none; maps take 50 MiB"), "{none:?}");
         assert!(at("max\n", "104857600\n").fix.is_some_and(|fix| fix.contains("114 MiB")));
-        assert!(at("104857600\n", "max\n").fix.is_some());
+        for (unit_s, slice_s) in [("104857600", "max"), ("104857600", "2147483648"), ("2147483648", "104857600")] {
+            assert!(at(unit_s, slice_s).fix.is_some(), "{unit_s} below {slice_s}");
+        }
         let tight = at("209715200\n", "max\n");
         assert!(tight.fix.is_none() && tight.found.contains("refused before"), "{tight:?}");
         let wide = at("2147483648\n", "max\n");
