@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages test-packages sbom deny clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -94,6 +94,8 @@ lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.
 	python3 scripts/rust-mutants.py
 	python3 scripts/test_dashboards.py
 	python3 scripts/dashboards.py --check
+	python3 deploy/debian/test_manual.py
+	python3 scripts/test_sbom.py
 	PATH="$$PATH:target/prometheus/usr/bin" promtool check rules deploy/prometheus/canopy.rules.yaml
 	PATH="$$PATH:target/prometheus/usr/bin" promtool test rules deploy/prometheus/canopy.rules.test.yaml
 
@@ -111,6 +113,25 @@ mutants: tools ## every fault of bpf/mutants.toml, made in the BPF programs, is 
 
 mutants-rust: ## every mutant that cargo-mutants makes in the crates of mutants/ is found by a test or explained: 4 seconds a mutant, about an hour
 	python3 scripts/rust-mutants.py run
+
+# Profile of the programs in the packages, and where cargo puts them.
+PACKAGED ?= release
+
+packages: tools sbom ## Debian packages in target/packages, from a release build; PACKAGED=lab: from the programs of `make lab`, built sooner
+	CANOPY_HOST_SONAME=libcanopy_host_c.so.0 cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --exclude canopy-lab --exclude canopy-testkit --bins --lib --profile $(PACKAGED)
+	python3 deploy/debian/build.py target/$(PACKAGED) target/packages target/sbom
+	scripts/check-packages.sh target/packages
+
+test-packages: ## install, use, upgrade, remove and purge the packages on a machine that systemd boots: about 5 minutes, as root
+	scripts/check-packages.sh --install-tools
+	$(MAKE) packages PACKAGED=lab
+	python3 deploy/debian/test_packages.py target/packages
+
+sbom: tools ## what is linked into each package's programs (CycloneDX), in target/sbom
+	scripts/sbom.sh target/sbom
+
+deny: tools ## licenses, sources and duplicates of all crates; advisories need a database from the network and are not run
+	scripts/deny.sh
 
 fmt: ## format the sources
 	cargo fmt --all

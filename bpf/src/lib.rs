@@ -19,6 +19,7 @@ pub mod handover;
 mod layout;
 mod load;
 mod map;
+pub mod memory;
 pub mod node;
 #[cfg(feature = "testbed")]
 pub mod other_layout;

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use canopy_packet::icrc;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapHandle, MapMut, OpenObject};
+use libbpf_rs::{MapCore, MapHandle, MapMut, MapType, OpenMap, OpenObject};
 
 use crate::error::{Context, Result};
 use crate::filter::{Filter, Hook, Slot, fdinfo};
@@ -350,6 +350,14 @@ fn layout() -> Result<&'static str> {
 }
 
 /// Opens the object and sets its constants, and where its maps are pinned.
+/// Type, and key size, value size, number of elements and flags, of every map.
+pub(crate) fn definitions() -> Result<Vec<(MapType, [u32; 4])>> {
+    let opened = open(None)?;
+    let of =
+        |map: OpenMap<'_>| (map.map_type(), [map.key_size(), map.value_size(), map.max_entries(), map.map_flags()]);
+    Ok(opened.open_object().maps().map(of).collect())
+}
+
 fn open(dir: Option<&Path>) -> Result<OpenNodeSkel<'static>> {
     // Leaked once: the object lives as long as the agent.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));

@@ -38,5 +38,7 @@ pub mod testbed;
 mod tests;
 mod user;
 
+pub use canopy_bpf::memory::{MapMemory, of_maps as map_memory};
 pub use linux::{LinuxDatapath, Options, cleanup, has_multicast_rules};
 pub use mroute_holder::{Hold, hold_multicast};
+pub use netlink::SYSCTL_DIR;

@@ -54,6 +54,8 @@ pub struct Options {
     pub hold_multicast: Hold,
     /// Parameters of the congestion detection.
     pub congestion: Settings,
+    /// Directory with the switches of the network, [`crate::SYSCTL_DIR`] but where that is read-only.
+    pub sysctl_dir: PathBuf,
 }
 
 /// The Linux kernel as a [`Datapath`].
@@ -113,7 +115,7 @@ impl LinuxDatapath {
         pending_poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut repeat = tokio::time::interval(REPEAT_INTERVAL);
         repeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let netlink = Netlink::open()?;
+        let netlink = Netlink::open(&options.sysctl_dir)?;
         let machine = Machine { user: crate::user::effective(), multicast_rules: netlink.has_multicast_rules().await? };
         let groups = Groups::new(Arc::clone(&bpf), cold);
         let (hops, flows) = Default::default();
@@ -438,7 +440,7 @@ impl Datapath for LinuxDatapath {
 /// # Errors
 /// The kernel does not answer.
 pub async fn has_multicast_rules() -> Result<bool, DatapathError> {
-    let answered = async { Netlink::open()?.has_multicast_rules().await };
+    let answered = async { Netlink::open(Path::new(crate::SYSCTL_DIR))?.has_multicast_rules().await };
     answered.await.map_err(datapath_error)
 }
 
@@ -457,7 +459,7 @@ async fn try_cleanup(pin_dir: &Path, hold: Hold) -> Result<()> {
         if let Err(e) = handover.and_then(|h| h.as_ref().map_or(Ok(()), Handover::copy)) {
             tracing::warn!(error = chain(&e), "multicast routes of groups in maps of another layout may be left");
         }
-        let netlink = Netlink::open()?;
+        let netlink = Netlink::open(Path::new(crate::SYSCTL_DIR))?;
         let interfaces = netlink.interfaces().await?;
         for i in interfaces.values() {
             // Attaching first replaces the filter of any version by ours, which can then be detached.

@@ -4,10 +4,12 @@
 //! The kernel forwards multicast packets only while the socket that enabled multicast routing is open. The agent must not own that
 //! socket, because forwarding has to continue while the agent is down. A separate process, `canopy-agent hold-multicast`, keeps it
 //! open and does nothing else. The agent finds it by a Unix socket in its state directory, where only its own user may make one, and
-//! ends it with SIGTERM.
+//! ends it with SIGTERM. Either the agent starts it as a child, or the service manager does, as a unit of its own: a manager that ends
+//! all processes of the agent's unit at its restart would end a child too.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,13 @@ pub enum Hold {
         /// The agent's program; started with the arguments `hold-multicast` and `socket`.
         program: PathBuf,
         /// Unix socket of that process, in a directory that only the agent's user can write to.
+        socket: PathBuf,
+    },
+    /// A separate process that the service manager starts once the file `request` exists, with the argument `hold-multicast`.
+    Unit {
+        /// File that the agent makes to have the process started, and removes before it ends the process.
+        request: PathBuf,
+        /// As in [`Hold::Process`].
         socket: PathBuf,
     },
     /// This process: multicast forwarding ends with it.
@@ -112,7 +121,7 @@ impl MrouteHolder {
         if self.child.as_mut().is_some_and(|c| c.try_wait().is_ok_and(|status| status.is_some())) {
             self.child = None;
         }
-        let Hold::Process { socket, .. } = &self.how else { return None };
+        let (Hold::Process { socket, .. } | Hold::Unit { socket, .. }) = &self.how else { return None };
         let stream = UnixStream::connect(socket).ok()?;
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -126,7 +135,7 @@ impl MrouteHolder {
                 std::ptr::from_mut(&mut len),
             )
         };
-        (rc == 0 && peer.uid == crate::user::effective()).then_some(peer.pid)
+        (rc == 0 && may_hold(peer.uid, crate::user::effective(), socket)).then_some(peer.pid)
     }
 
     /// Starts an mroute-holder and waits until it has enabled multicast routing.
@@ -135,6 +144,10 @@ impl MrouteHolder {
             Hold::Itself => {
                 self.in_process = Some(enable()?);
                 return Ok(());
+            }
+            Hold::Unit { request, .. } => {
+                let request = request.clone();
+                return self.request(&request).await;
             }
             Hold::Process { program, socket } => (program.clone(), socket.clone()),
         };
@@ -167,10 +180,35 @@ impl MrouteHolder {
         }
     }
 
+    /// Has the service manager start an mroute-holder, and waits until that has enabled multicast routing.
+    async fn request(&mut self, request: &Path) -> Result<()> {
+        std::fs::write(request, []).with_context(|| format!("making {}", request.display()))?;
+        let deadline = Instant::now() + PATIENCE;
+        while self.find().is_none() {
+            if Instant::now() >= deadline {
+                // Without the file, a unit that is started later does not enable what the agent no longer waits for.
+                _ = std::fs::remove_file(request);
+                let remedy = "start canopy-mroute-holder.path and see `journalctl -u canopy-mroute-holder`, or set multicast.holder to \"child\"";
+                return Err(format!("no mroute-holder runs {} s later: {remedy}", PATIENCE.as_secs()))
+                    .with_context(|| format!("requesting the mroute-holder by {}", request.display()));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
     /// Ends the mroute-holder and waits for its end, which disables multicast routing.
     pub(crate) async fn stop(&mut self) -> Result<()> {
         self.in_process = None;
         self.watched = None;
+        if let Hold::Unit { request, .. } = &self.how {
+            match std::fs::remove_file(request) {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(e).with_context(|| format!("removing {}", request.display()));
+                }
+                _ => {}
+            }
+        }
         let deadline = Instant::now() + PATIENCE;
         while let Some(pid) = self.find() {
             let operation = || format!("ending process {pid}, the mroute-holder");
@@ -191,6 +229,13 @@ impl MrouteHolder {
         }
         Ok(())
     }
+}
+
+/// True if a process of user `peer` may be the mroute-holder behind `socket`: it runs as the agent's user. Root, which cleans up, has
+/// that user from the owner of the directory.
+fn may_hold(peer: u32, own: u32, socket: &Path) -> bool {
+    let owner = || Some(std::fs::metadata(socket.parent()?).ok()?.uid());
+    peer == own || own == 0 && owner() == Some(peer)
 }
 
 #[cfg(test)]
@@ -216,5 +261,47 @@ mod tests {
         assert!(!holder.watch());
         let refused = holder.start().await.unwrap_err();
         assert!(canopy_bpf::chain(&refused).contains("/bin/false hold-multicast"), "{}", canopy_bpf::chain(&refused));
+    }
+
+    /// The service manager is a thread: it listens once the file is there.
+    #[tokio::test]
+    async fn a_holder_of_the_service_manager_is_requested_by_a_file_that_goes_before_it_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let (request, socket) = (dir.path().join("multicast.wanted"), dir.path().join("multicast.sock"));
+        let mut holder = MrouteHolder::new(Hold::Unit { request: request.clone(), socket: socket.clone() });
+        let (seen, file) = (socket.clone(), request.clone());
+        let manager = std::thread::spawn(move || {
+            while !file.exists() {
+                std::thread::yield_now();
+            }
+            UnixListener::bind(seen).unwrap()
+        });
+        holder.start().await.unwrap();
+        assert!(request.exists() && holder.watch());
+        // It has ended by itself.
+        drop(manager.join().unwrap());
+        holder.stop().await.unwrap();
+        assert!(!request.exists(), "the service manager would start it again");
+        holder.stop().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_service_manager_the_error_names_the_unit_and_leaves_no_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let (request, socket) = (dir.path().join("multicast.wanted"), dir.path().join("multicast.sock"));
+        let mut holder = MrouteHolder::new(Hold::Unit { request: request.clone(), socket });
+        let refused = canopy_bpf::chain(&holder.start().await.unwrap_err());
+        assert!(refused.contains("canopy-mroute-holder.path") && refused.contains("multicast.wanted"), "{refused}");
+        assert!(!request.exists());
+    }
+
+    #[test]
+    fn a_holder_runs_as_the_agent_s_user_which_root_has_from_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("multicast.sock");
+        let owner = std::fs::metadata(dir.path()).unwrap().uid();
+        let other = owner + 1;
+        assert!(may_hold(other, other, &socket) && !may_hold(owner, other, &socket));
+        assert!(may_hold(owner, 0, &socket) && !may_hold(other, 0, &socket));
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use canopy_agent_core::net::{Interface, NetCommand, NetState, RouteKey, Via};
@@ -39,7 +40,8 @@ const SEG6_LOCAL_FLAVORS: u16 = 11;
 const NLA_F_NESTED: u16 = 1 << 15;
 /// The bit of RTAX_MTU among the locked metrics of a route.
 const LOCK_MTU: u32 = 1 << 2;
-const SYSCTL: &str = "/proc/sys/net/ipv6/conf";
+/// Where a host has the switches of its network.
+pub const SYSCTL_DIR: &str = "/proc/sys/net";
 
 /// A netlink socket for requests and one for notifications.
 pub(crate) struct Netlink {
@@ -47,6 +49,7 @@ pub(crate) struct Netlink {
     changes: mpsc::Receiver<()>,
     kept: neighbours::Kept,
     tasks: Vec<AbortHandle>,
+    sysctl_dir: PathBuf,
 }
 
 impl Drop for Netlink {
@@ -68,7 +71,8 @@ pub(crate) struct Observed {
 }
 
 impl Netlink {
-    pub(crate) fn open() -> Result<Self> {
+    /// `sysctl_dir` has the switches of the network, [`SYSCTL_DIR`] but where that is read-only.
+    pub(crate) fn open(sysctl_dir: &Path) -> Result<Self> {
         let (connection, handle, _) = rtnetlink::new_connection().context("opening a netlink socket")?;
         let kept = neighbours::Kept::default();
         let mut notices = Notices::open(Arc::clone(&kept)).context("subscribing to netlink notifications")?;
@@ -87,7 +91,7 @@ impl Netlink {
             }
         };
         let tasks = vec![tokio::spawn(connection).abort_handle(), tokio::spawn(forward).abort_handle()];
-        Ok(Self { handle, changes, kept, tasks })
+        Ok(Self { handle, changes, kept, tasks, sysctl_dir: sysctl_dir.to_owned() })
     }
 
     /// Completes when the kernel reports a change. Cancel safe.
@@ -189,7 +193,7 @@ impl Netlink {
             o.state.rules.extend(self.rules(family).await?.iter().filter_map(rules::rule_of));
         }
         for name in &desired.forwarding {
-            if forwards(name)? {
+            if self.forwards(name)? {
                 o.state.forwarding.insert(name.clone());
             }
         }
@@ -267,8 +271,8 @@ impl Netlink {
                 removed.with_context(|| format!("removing policy {}", rules::name(r)))
             }
             NetCommand::Forward(ref name) => {
-                let path = forwarding(name);
-                fs::write(&path, "1").with_context(|| format!("writing {path}"))
+                let path = self.forwarding(name);
+                fs::write(&path, "1").with_context(|| format!("writing {}", path.display()))
             }
             NetCommand::AddNeighbour(i, a) => {
                 let mut request = self.handle.neighbours().add(i, IpAddr::V6(a)).state(NeighbourState::None).replace();
@@ -291,22 +295,22 @@ impl Netlink {
         }
     }
 
+    fn forwarding(&self, name: &str) -> PathBuf {
+        self.sysctl_dir.join("ipv6/conf").join(name).join("forwarding")
+    }
+
+    /// Whether the kernel forwards IPv6 by a name below net.ipv6.conf; an interface without IPv6 has none.
+    fn forwards(&self, name: &str) -> Result<bool> {
+        let path = self.forwarding(name);
+        match fs::read_to_string(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            other => Ok(other.with_context(|| format!("reading {}", path.display()))?.trim() == "1"),
+        }
+    }
+
     async fn remove_route(&self, route: RouteMessage, prefix: Ipv6Net, ifindex: u32) -> Result<()> {
         let removed = self.handle.route().del(route).execute().await;
         removed.with_context(|| format!("removing route {prefix} through interface {ifindex}"))
-    }
-}
-
-fn forwarding(name: &str) -> String {
-    format!("{SYSCTL}/{name}/forwarding")
-}
-
-/// Whether the kernel forwards IPv6 by a name below net.ipv6.conf; an interface without IPv6 has none.
-fn forwards(name: &str) -> Result<bool> {
-    let path = forwarding(name);
-    match fs::read_to_string(&path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        other => Ok(other.with_context(|| format!("reading {path}"))?.trim() == "1"),
     }
 }
 
@@ -388,4 +392,25 @@ fn route_of(r: &RouteMessage) -> Option<RouteKey> {
         }
     }
     Some((Ipv6Net::new(to?, r.header.destination_prefix_length).ok()?, oif?, via))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn switches_are_read_and_written_in_the_given_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let switch = dir.path().join("ipv6/conf/all/forwarding");
+        fs::create_dir_all(switch.parent().unwrap()).unwrap();
+        fs::write(&switch, "0\n").unwrap();
+        let netlink = Netlink::open(dir.path()).unwrap();
+        assert!(!netlink.forwards("all").unwrap());
+        netlink.execute(&NetCommand::Forward("all".into())).await.unwrap();
+        assert!(netlink.forwards("all").unwrap());
+        assert_eq!(fs::read_to_string(&switch).unwrap(), "1");
+        let refused = canopy_bpf::chain(&netlink.execute(&NetCommand::Forward("eth1".into())).await.unwrap_err());
+        assert!(refused.contains(dir.path().to_str().unwrap()), "{refused}");
+    }
 }

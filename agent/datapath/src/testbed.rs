@@ -73,8 +73,12 @@ fn ok<T, E: std::fmt::Display + std::fmt::Debug>(r: Result<T, E>) -> T {
 }
 
 fn open(runtime: &tokio::runtime::Runtime, pin_dir: &std::path::Path) -> LinuxDatapath {
-    let options =
-        Options { pin_dir: pin_dir.to_owned(), hold_multicast: Hold::Itself, congestion: Settings::default() };
+    let options = Options {
+        pin_dir: pin_dir.to_owned(),
+        hold_multicast: Hold::Itself,
+        congestion: Settings::default(),
+        sysctl_dir: crate::SYSCTL_DIR.into(),
+    };
     let mut datapath = runtime
         .block_on(async { LinuxDatapath::open(options).await })
         .unwrap_or_else(|e| panic!("{}", canopy_bpf::chain(&e)));

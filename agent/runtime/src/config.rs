@@ -33,6 +33,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Directory on a bpffs where programs and maps are pinned.
     pub pin_dir: PathBuf,
+    /// Directory with the switches of the network.
+    pub sysctl_dir: PathBuf,
     /// Time between telemetry samples, 100 ms ..= 1 h.
     #[serde(with = "humantime_serde")]
     pub telemetry_interval: Duration,
@@ -42,6 +44,8 @@ pub struct Config {
     pub stamp: Stamp,
     /// Sampling of queues.
     pub congestion: Congestion,
+    /// Replication by IP multicast.
+    pub multicast: Multicast,
     /// Metrics for Prometheus.
     pub metrics: MetricsConfig,
     /// Logging.
@@ -84,6 +88,25 @@ pub struct Congestion {
     pub interval: Duration,
     /// Whether Long-haul CNPs carry the metric that triggered them; otherwise Metric Type and Value are zero.
     pub disclose: bool,
+}
+
+/// Section `multicast`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Multicast {
+    /// What starts the process that keeps IPv6 multicast routing enabled.
+    pub holder: MulticastHolder,
+}
+
+/// What starts `canopy-agent hold-multicast`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MulticastHolder {
+    /// The agent, as a child that outlives it.
+    #[default]
+    Child,
+    /// The service manager: `canopy-mroute-holder.path` waits for the file `multicast.wanted` in `state_dir`.
+    Unit,
 }
 
 /// Section `metrics`.
@@ -161,6 +184,7 @@ impl Config {
             controller: Target::Unix("/run/canopy/controller.sock".into()),
             state_dir: "/var/lib/canopy/agent".into(),
             pin_dir: "/sys/fs/bpf/canopy".into(),
+            sysctl_dir: canopy_datapath::SYSCTL_DIR.into(),
             telemetry_interval: Duration::from_secs(1),
             host_socket: HostSocket {
                 path: "/run/canopy/host.sock".into(),
@@ -170,6 +194,7 @@ impl Config {
             },
             stamp: Stamp { port: PORT, interval: Duration::from_secs(1) },
             congestion: Congestion { interval: Duration::from_millis(1), disclose: true },
+            multicast: Multicast::default(),
             metrics: MetricsConfig::default(),
             log: LogConfig::default(),
         }
@@ -181,6 +206,7 @@ impl Settings for Config {
         faults.check("node", check_name("node", &self.node).map_err(|error| error.detail));
         faults.check("state_dir", absolute(&self.state_dir));
         faults.check("pin_dir", absolute(&self.pin_dir));
+        faults.check("sysctl_dir", absolute(&self.sysctl_dir));
         let HostSocket { path, uids, gids, .. } = &self.host_socket;
         if !path.as_os_str().is_empty() {
             faults.check("host_socket.path", socket::check_path(path));
@@ -264,6 +290,7 @@ mod tests {
             ("state_dir = 'relative'", "state_dir"),
             ("pin_dir = ''", "pin_dir"),
             ("pin_dir = '/sys/fs/bpf/../../../etc'", "pin_dir"),
+            ("sysctl_dir = 'proc'", "sysctl_dir"),
             ("telemetry_interval = '10ms'", "telemetry_interval"),
             ("telemetry_interval = '1 parsec'", "telemetry_interval"),
             ("host_socket.path = 'relative'", "host_socket.path"),
@@ -273,6 +300,7 @@ mod tests {
             ("stamp.interval = '1ms'", "stamp.interval"),
             ("congestion.interval = '10us'", "congestion.interval"),
             ("congestion.disclose = 'maybe'", "congestion.disclose"),
+            ("multicast.holder = 'systemd'", "multicast.holder"),
             ("metrics.listen = '9464'", "metrics.listen"),
             ("metrics.listen = '[::1]:0'", "metrics.listen"),
             ("metrics.advertise = 'n1'", "metrics.advertise"),

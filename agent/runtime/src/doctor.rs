@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `canopy-agent doctor`: checks the kernel features that the agent needs, and how to get missing ones.
+//! `canopy-agent doctor`: checks what the agent needs of the kernel and may do with it, and how to get what is missing.
+//!
+//! It examines its own process: under the unit of the service manager it has that unit's user, capabilities, mounts and limits.
+
+mod memory;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{AccessFlags, access};
+
+pub use memory::memory;
+
 /// Oldest supported kernel release.
 const OLDEST_KERNEL: (u32, u32) = (5, 17);
-const CAP_NET_ADMIN: u32 = 12;
-/// For the raw sockets of Echo Requests and of multicast routing.
-const CAP_NET_RAW: u32 = 13;
 const CAP_SYS_ADMIN: u32 = 21;
-const CAP_BPF: u32 = 39;
+/// Those that the agent needs: raw sockets are for Echo Requests and multicast routing, a port below 1024 is that of STAMP.
+const CAPABILITIES: [(&str, u32); 5] =
+    [("CAP_BPF", 39), ("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_NET_RAW", 13), ("CAP_NET_BIND_SERVICE", 10)];
+/// Those that CAP_SYS_ADMIN contains, capabilities(7).
+const OF_SYS_ADMIN: [u32; 2] = [38, 39];
+/// A switch of the network that the agent sets, below its `sysctl_dir`.
+const SWITCH: &str = "ipv6/conf/all/forwarding";
 
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +35,9 @@ pub struct Check {
 }
 
 /// Examines the host whose `/proc` and `/sys` are below `root` (`/`, except in tests).
-pub fn examine(root: &Path, pin_dir: &Path) -> Vec<Check> {
+pub fn examine(root: &Path, pin_dir: &Path, sysctl_dir: &Path) -> Vec<Check> {
     let host = Host { root };
-    vec![host.kernel(), host.btf(), host.bpffs(pin_dir), host.capabilities(), host.ipv6()]
+    vec![host.kernel(), host.btf(), host.bpffs(pin_dir), host.capabilities(), host.ipv6(), host.sysctls(sysctl_dir)]
 }
 
 /// Whether multicast replication is possible: the kernel's IPv6 multicast routing has policy rules, by which it forwards only what passed
@@ -93,16 +104,36 @@ impl Host<'_> {
 
     fn bpffs(&self, pin_dir: &Path) -> Check {
         let mounts = self.read("proc/self/mountinfo").unwrap_or_default();
-        let mount = mount_of(&mounts, pin_dir);
-        let good = mount.as_ref().is_some_and(|(_, kind)| kind == "bpf");
-        let found = match mount {
-            Some((point, kind)) => format!("{} is on {} ({kind})", pin_dir.display(), point.display()),
-            None => "the mounts cannot be read".to_owned(),
+        let Some((point, kind)) = mount_of(&mounts, pin_dir) else {
+            return check("bpffs at pin_dir", "the mounts cannot be read".to_owned(), false, || {
+                "mount /proc".to_owned()
+            });
         };
-        check("bpffs at pin_dir", found, good, || {
-            let parent = pin_dir.parent().unwrap_or(pin_dir).display();
-            format!("mount -t bpf bpf {parent}   (in a container: mount the host's /sys/fs/bpf), or set pin_dir")
+        let mut found = format!("{} is on {} ({kind})", pin_dir.display(), point.display());
+        let is_bpf = kind == "bpf";
+        let refused = self.not_writable(pin_dir).filter(|_| is_bpf);
+        if let Some(directory) = &refused {
+            found += &format!(", and this user cannot write to {}", directory.display());
+        }
+        check("bpffs at pin_dir", found, is_bpf && refused.is_none(), || {
+            match refused {
+            Some(_) => {
+                "start it as canopy-agent.service does, which mounts a bpffs for it; systemd's at /sys/fs/bpf is root's alone"
+                    .to_owned()
+            }
+            None => {
+                let parent = pin_dir.parent().unwrap_or(pin_dir).display();
+                format!("mount -t bpf bpf {parent}   (in a container: mount the host's /sys/fs/bpf), or set pin_dir")
+            }
+        }
         })
+    }
+
+    /// The directory in which `path` would be made, if this process cannot write to it: the nearest one that exists.
+    fn not_writable(&self, path: &Path) -> Option<PathBuf> {
+        let nearest = path.ancestors().find(|directory| self.within(directory).exists())?;
+        let allowed = access(&self.within(nearest).join("."), AccessFlags::W_OK | AccessFlags::X_OK);
+        allowed.is_err().then(|| nearest.to_owned())
     }
 
     fn capabilities(&self) -> Check {
@@ -110,20 +141,14 @@ impl Host<'_> {
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or_default();
         let has = |capability: u32| effective >> capability & 1 == 1;
-        let mut missing = vec![];
-        // CAP_SYS_ADMIN contains CAP_BPF, capabilities(7).
-        if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
-            missing.push("CAP_BPF");
-        }
-        if !has(CAP_NET_ADMIN) {
-            missing.push("CAP_NET_ADMIN");
-        }
-        if !has(CAP_NET_RAW) {
-            missing.push("CAP_NET_RAW");
-        }
+        let missing: Vec<&str> = (CAPABILITIES.iter())
+            .filter(|(_, bit)| !(has(*bit) || OF_SYS_ADMIN.contains(bit) && has(CAP_SYS_ADMIN)))
+            .map(|(name, _)| *name)
+            .collect();
         let found = if missing.is_empty() { "present".to_owned() } else { format!("{} missing", missing.join(", ")) };
-        check("CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW", found, missing.is_empty(), || {
-            "run as root, or under systemd with AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_NET_RAW".to_owned()
+        check("capabilities", found, missing.is_empty(), || {
+            let all = CAPABILITIES.map(|(name, _)| name).join(" ");
+            format!("run as root, or under systemd with AmbientCapabilities={all}")
         })
     }
 
@@ -136,6 +161,26 @@ impl Host<'_> {
         check("IPv6", found.0.to_owned(), found.1, || {
             "sysctl -w net.ipv6.conf.all.disable_ipv6=0; boot without ipv6.disable=1".to_owned()
         })
+    }
+
+    /// Opens a switch for writing, and writes nothing.
+    fn sysctls(&self, sysctl_dir: &Path) -> Check {
+        let switch = sysctl_dir.join(SWITCH);
+        let opened = fs::OpenOptions::new().write(true).open(self.within(&switch));
+        let found = match &opened {
+            Ok(_) => format!("{} can be written", switch.display()),
+            Err(error) => format!("{}: {error}", switch.display()),
+        };
+        check("switches of the network", found, opened.is_ok(), || {
+            "in a unit: ProtectKernelTunables=no, or ReadWritePaths=/proc/sys/net with it; in a container: mount /proc/sys/net for writing, \
+             elsewhere with sysctl_dir; as another user than root: CAP_NET_ADMIN"
+                .to_owned()
+        })
+    }
+
+    /// A path of the examined host.
+    fn within(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// A small file's text, trimmed.
@@ -176,15 +221,16 @@ fn mount_of(mountinfo: &str, path: &Path) -> Option<(PathBuf, String)> {
 mod tests {
     use super::*;
 
-    const GOOD: [(&str, &str); 5] = [
+    const GOOD: [(&str, &str); 6] = [
         ("proc/sys/kernel/osrelease", "6.8.0-45-generic\n"),
         ("sys/kernel/btf/vmlinux", "\x7fBTF"),
         (
             "proc/self/mountinfo",
             "1 0 0:1 / / rw - ext4 d rw\n30 1 0:27 / /sys/fs/bpf rw,nosuid shared:9 - bpf bpf rw\n",
         ),
-        ("proc/self/status", "Name:\tx\nCapEff:\t0000008000003000\n"),
+        ("proc/self/status", "Name:\tx\nCapEff:\t000000c000003400\n"),
         ("proc/sys/net/ipv6/conf/all/disable_ipv6", "0\n"),
+        ("proc/sys/net/ipv6/conf/all/forwarding", "0\n"),
     ];
 
     /// Names of the failed checks on a good host whose file `path` contains `text` instead.
@@ -197,7 +243,7 @@ mod tests {
                 fs::write(file, text).unwrap();
             }
         }
-        let checks = examine(root.path(), Path::new("/sys/fs/bpf/canopy"));
+        let checks = examine(root.path(), Path::new("/sys/fs/bpf/canopy"), Path::new("/proc/sys/net"));
         checks.into_iter().filter(|check| check.fix.is_some()).map(|check| check.name).collect()
     }
 
@@ -205,7 +251,7 @@ mod tests {
     fn a_good_host_passes_all_checks() {
         assert!(missing("", None).is_empty());
         assert!(missing("proc/sys/kernel/osrelease", Some("5.17.0")).is_empty());
-        assert!(missing("proc/self/status", Some("CapEff:\t0000000000203000")).is_empty(), "SYS_ADMIN contains BPF");
+        assert!(missing("proc/self/status", Some("CapEff:\t0000000000203400")).is_empty(), "SYS_ADMIN contains BPF");
     }
 
     #[test]
@@ -228,6 +274,17 @@ mod tests {
     }
 
     #[test]
+    fn the_nearest_directory_that_exists_has_to_be_writable() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("run/bpf")).unwrap();
+        let host = Host { root: root.path() };
+        assert_eq!(host.not_writable(Path::new("/run/bpf/agent/pins")), None);
+        // Root may write everywhere: a file in place of the directory stands for one that is closed.
+        fs::write(root.path().join("run/bpf/agent"), "").unwrap();
+        assert_eq!(host.not_writable(Path::new("/run/bpf/agent/pins")), Some("/run/bpf/agent".into()));
+    }
+
+    #[test]
     fn each_failed_check_is_reported() {
         for old in ["5.16.20", "4.19.0", "garbage"] {
             assert_eq!(missing("proc/sys/kernel/osrelease", Some(old)), ["kernel release"]);
@@ -235,10 +292,12 @@ mod tests {
         assert_eq!(missing("sys/kernel/btf/vmlinux", None), ["kernel BTF"]);
         let plain = "1 0 0:1 / / rw - ext4 d rw\n2 1 0:2 / /sys/fs/bpffoo rw - bpf bpf rw\n";
         assert_eq!(missing("proc/self/mountinfo", Some(plain)), ["bpffs at pin_dir"]);
-        for capabilities in ["0000000000000000", "0000008000002000", "0000000000003000", "0000008000001000"] {
-            let status = format!("CapEff:\t{capabilities}");
-            assert_eq!(missing("proc/self/status", Some(&status)), ["CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW"]);
+        for (_, bit) in CAPABILITIES {
+            let status = format!("CapEff:\t{:016x}", 0xc0_0000_3400_u64 & !(1 << bit));
+            assert_eq!(missing("proc/self/status", Some(&status)), ["capabilities"], "{bit}");
         }
+        assert_eq!(missing("proc/self/status", None), ["capabilities"]);
+        assert_eq!(missing("proc/sys/net/ipv6/conf/all/forwarding", None), ["switches of the network"]);
         assert_eq!(missing("proc/sys/net/ipv6/conf/all/disable_ipv6", Some("1")), ["IPv6"]);
         assert_eq!(missing("proc/sys/net/ipv6/conf/all/disable_ipv6", None), ["IPv6"]);
     }

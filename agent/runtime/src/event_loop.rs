@@ -95,6 +95,9 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
     if agent.stored.is_some() {
         agent.schedule.spec_changed(Instant::now());
         agent.watch();
+    } else {
+        // There is nothing to forward. A service manager that waited for the controller would hold up the machine's start.
+        agent.is_ready();
     }
     tokio::pin!(shutdown);
     loop {
@@ -125,7 +128,6 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
                 // The agreed minor version of a session changes it too: only a new session has received nothing yet.
                 if session.up && std::mem::replace(&mut agent.session, session.opened) != session.opened {
                     agent.stalls.report_again();
-                    agent.is_ready();
                 }
             }
             _ = telemetry.tick() => agent.sample().await,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use canopy_agent_core::congestion::Settings;
-use canopy_agent_runtime::config::Config;
+use canopy_agent_runtime::config::{Config, MulticastHolder};
 use canopy_agent_runtime::host_socket::Hosts;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::metrics::{About, Exporter};
@@ -83,7 +83,8 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     let hold_multicast = hold(&config)?;
     let congestion =
         Settings { interval: config.congestion.interval, disclose: config.congestion.disclose, ..Settings::default() };
-    let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast, congestion };
+    let options =
+        Options { pin_dir: config.pin_dir.clone(), hold_multicast, congestion, sysctl_dir: config.sysctl_dir.clone() };
     let datapath = LinuxDatapath::open(options).await;
     let datapath = datapath.context("opening the datapath (`canopy-agent doctor` lists missing kernel features)")?;
     let identity = config.identity();
@@ -163,8 +164,14 @@ fn left(until: canopy_units::UnixTime) -> Duration {
 
 /// The process that keeps multicast routing enabled.
 fn hold(config: &Config) -> anyhow::Result<Hold> {
-    let program = std::env::current_exe().context("finding this program's path")?;
-    Ok(Hold::Process { program, socket: config.state_dir.join("multicast.sock") })
+    let socket = config.state_dir.join("multicast.sock");
+    Ok(match config.multicast.holder {
+        MulticastHolder::Child => {
+            let program = std::env::current_exe().context("finding this program's path")?;
+            Hold::Process { program, socket }
+        }
+        MulticastHolder::Unit => Hold::Unit { request: config.state_dir.join("multicast.wanted"), socket },
+    })
 }
 
 /// Removes the pinned state; refused while an agent runs, which would restore it.
@@ -189,7 +196,9 @@ async fn clean_up(config: &Config) -> anyhow::Result<()> {
 
 /// Fails if a requirement of every node is not met; that of multicast replication is printed.
 fn print_examination(config: &Config) -> anyhow::Result<ExitCode> {
-    let required = doctor::examine(Path::new("/"), &config.pin_dir);
+    let mut required = doctor::examine(Path::new("/"), &config.pin_dir, &config.sysctl_dir);
+    let maps = canopy_datapath::map_memory().map_err(|error| format!("{:#}", anyhow::Error::from(error)));
+    required.push(doctor::memory(Path::new("/"), maps));
     let multicast = runtime()?.block_on(canopy_datapath::has_multicast_rules());
     let optional = doctor::multicast(multicast.map_err(|error| format!("{:#}", anyhow::Error::from(error))));
     for check in required.iter().chain([&optional]) {

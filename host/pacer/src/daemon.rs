@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use canopy_control::pb::{self, PacingCause as Cause};
+use canopy_daemon::notify::Notifier;
 use canopy_model::ids::Qpn;
 use canopy_units::{Monotonic, Rate, UnixTime};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -48,6 +49,7 @@ pub(crate) struct Daemon {
     pub(crate) rules: Rules,
     pub(crate) interface: String,
     pub(crate) line: Rate,
+    pub(crate) notifier: Notifier,
 }
 
 impl Daemon {
@@ -67,6 +69,7 @@ impl Daemon {
         tokio::pin!(end);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut watchdog = self.notifier.alive_interval().map(interval);
         let mut batch = Vec::with_capacity(BATCH);
         let given = self.nodes.given();
         self.trust(given);
@@ -92,6 +95,7 @@ impl Daemon {
                     learn(&mut self.engine, &seen, self.rules, monotonic());
                 }
                 _ = tick.tick() => self.tick().await?,
+                () = fed(watchdog.as_mut()) => self.notifier.alive(),
             }
             self.carry_out(watchers).await;
         }
@@ -210,6 +214,14 @@ fn log(change: &Change) {
         tracing::info!(cause, %qpn, %peer, dest_qpn, origin = ?live.origin, "queue pair");
     } else {
         tracing::debug!(cause, %qpn, %peer, dest_qpn, rate_bps = command.rate.bps(), limited_by = ?command.limited_by, "queue pair");
+    }
+}
+
+/// When the service manager's watchdog is due; never without one.
+async fn fed(watchdog: Option<&mut tokio::time::Interval>) {
+    match watchdog {
+        Some(watchdog) => _ = watchdog.tick().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -106,6 +106,7 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
         rules: Rules { idle: settings.idle, measure_rtt: !settings.fixed_rtt },
         interface: settings.interface,
         line,
+        notifier: Notifier::system(),
     };
     notifier.ready();
     let ended = daemon.run(end).await;
