@@ -159,6 +159,11 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.keyboard.press("Enter");
     await page.getByRole("dialog", { name: "Drain link n1/eth1--n2/eth1" }).waitFor();
     await page.keyboard.type("it's optics");
+    await page.getByRole("combobox", { name: "Lasts" }).selectOption("1 hour");
+    await page.getByText(`--reason 'it'\\''s optics' --for 1h`).first().waitFor();
+    await page.getByText(/^Until \d{4}-.*Z; then the controller puts it back\.$/).waitFor();
+    await page.getByRole("combobox", { name: "Lasts" }).selectOption("until an operator puts it back");
+    await page.getByRole("textbox", { name: /^Reason/ }).focus();
     await page.getByText(`canopyctl drain link n1/eth1--n2/eth1 --reason 'it'\\''s optics'`).first().waitFor();
     await page.keyboard.press("Enter");
     await page.getByText("The controller accepts it.").waitFor();
@@ -193,6 +198,103 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.goto(`${url}/links/n1/eth2`);
     check(await drain.isDisabled(), "a link to a host can be drained");
     await page.getByText("A link to a host cannot be drained").waitFor();
+  },
+
+  /** Catches an error that is not at its field, a form that writes what was not checked, one that takes the write of another operator back, and a step that needs a mouse. */
+  async groupForms(page) {
+    const read = async (path: string) => (await fetch(`${url}/api/v1/groups${path}`)).json() as Promise<{ metadata: { labels: Record<string, string> }; spec: Record<string, unknown>; items: { spec: { host: string } }[] }>;
+    const members = async () => (await read("/g3/members")).items.map((member) => member.spec.host).join();
+    await page.goto(`${url}/groups`);
+    await press(page.getByRole("button", { name: "Create…" }));
+    const create = page.getByRole("dialog", { name: "Create a group" });
+    await create.getByText("A name is needed.").waitFor();
+    check(await create.getByRole("button", { name: "Check" }).isDisabled(), "a group without a name can be checked");
+    await page.keyboard.type("G3");
+    await create.getByRole("textbox", { name: "Receivers to begin with" }).fill("0");
+    await page.keyboard.press("Enter");
+    const name = create.getByRole("textbox", { name: "Name" });
+    await create.getByText(/^"G3" is not a name/).waitFor();
+    check((await name.getAttribute("aria-invalid")) === "true" && (await name.evaluate((field) => field === document.activeElement)), "the refused field is not marked, or not chosen");
+    check((await create.getByRole("textbox", { name: "Receivers to begin with" }).getAttribute("aria-invalid")) === "true", "the other refused field is not marked");
+    await name.fill("g3");
+    await create.getByRole("textbox", { name: "Receivers to begin with" }).fill("1");
+    await create.getByRole("combobox", { name: "Path MTU" }).selectOption("1024");
+    await create.getByText('{"apiVersion":"canopy/v1","kind":"Group","metadata":{"name":"g3"},"spec":{"pathMtu":1024,"minReceivers":1}}').waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    await name.press("Enter");
+    await create.getByText("group/g3 would be created; no node or tree changes.").waitFor();
+    check((await fetch(`${url}/api/v1/groups/g3`)).status === 404, "the check created it");
+    // What was checked is not what would be sent: it is checked again.
+    await create.getByRole("textbox", { name: "Labels" }).fill("job=llm");
+    await press(create.getByRole("button", { name: "Check" }));
+    await press(create.getByRole("button", { name: "Create it" }));
+    await page.getByRole("heading", { level: 1, name: "g3" }).waitFor();
+    check((await read("/g3")).metadata.labels["job"] === "llm", "the group has no label");
+
+    const join = page.getByRole("dialog", { name: "Join group g3" });
+    const joins = async (host: string, qpn: string, sentence: RegExp) => {
+      await press(page.getByRole("button", { name: "Join…" }));
+      await page.keyboard.type(host);
+      await join.getByRole("textbox", { name: "QPN" }).fill(qpn);
+      await page.keyboard.press("Enter");
+      await join.getByText(sentence).waitFor();
+    };
+    await joins("r9", "17", /^unknown host "r9"/);
+    check((await join.getByRole("combobox", { name: "Role" }).inputValue()) === "source", "the first member is not the source");
+    const host = join.getByRole("combobox", { name: "Host" });
+    check((await host.getAttribute("aria-invalid")) === "true", "the host is not marked");
+    await host.fill("s1");
+    await press(join.getByRole("button", { name: "Check" }));
+    await press(join.getByRole("button", { name: "Join", exact: true }));
+    await join.waitFor({ state: "detached" });
+    await page.getByRole("table", { name: "Members" }).getByText("s1", { exact: true }).waitFor();
+    await joins("r1", "0x12", /^group g3: its tree starts over /);
+    await press(join.getByRole("button", { name: "Join", exact: true }));
+    await page.getByRole("img", { name: /^r1 receiver: / }).waitFor();
+    check((await members()) === "r1,s1", `the members are ${await members()}`);
+
+    await press(page.getByRole("button", { name: "Edit…" }));
+    const edit = page.getByRole("dialog", { name: "Edit group g3" });
+    // Queue pairs have been set up with it.
+    await edit.getByRole("combobox", { name: "Path MTU" }).selectOption("2048");
+    await press(edit.getByRole("button", { name: "Check" }));
+    await edit.getByText(/^2048 is not 1024, and members have set up their QPs/).waitFor();
+    await edit.getByRole("combobox", { name: "Path MTU" }).selectOption("1024");
+    await press(edit.getByRole("button", { name: "Check" }));
+    await edit.getByText("Nothing would change.").waitFor();
+    check(await edit.getByRole("button", { name: "Save" }).isDisabled(), "nothing can be saved");
+    await edit.getByRole("combobox", { name: "Stall policy" }).selectOption("evict");
+    await press(edit.getByRole("button", { name: "Check" }));
+    await edit.getByRole("row", { name: /\/spec\/stallPolicy/ }).getByText("evict").waitFor();
+    await put("/api/v1/groups/g3", { ...group("g3"), spec: { pathMtu: 1024, maxFlight: 1000 } });
+    await press(edit.getByRole("button", { name: "Save" }));
+    await edit.getByRole("alert").getByText(/read it again/).waitFor();
+    check((await read("/g3")).spec["maxFlight"] === 1000, "the write of another operator was taken back");
+    await press(edit.getByRole("button", { name: "Cancel" }));
+    await press(page.getByRole("button", { name: "Edit…" }));
+    check((await edit.getByRole("textbox", { name: "Packets in flight" }).inputValue()) === "1000", "the form has an old value");
+    await edit.getByRole("combobox", { name: "Stall policy" }).selectOption("evict");
+    await press(edit.getByRole("button", { name: "Check" }));
+    await press(edit.getByRole("button", { name: "Save" }));
+    await edit.waitFor({ state: "detached" });
+    check((await read("/g3")).spec["stallPolicy"] === "evict", "the policy was not saved");
+
+    await press(page.getByRole("button", { name: "Remove r1…" }));
+    const remove = page.getByRole("dialog", { name: "Remove r1 from group g3" });
+    await remove.getByText("canopyctl delete member r1 -g g3").first().waitFor();
+    await remove.getByText(/^group g3: /).first().waitFor();
+    check((await members()) === "r1,s1", "the check removed it");
+    await press(remove.getByRole("button", { name: "Remove it" }));
+    await remove.waitFor({ state: "detached" });
+    check((await members()) === "s1", `the members are ${await members()}`);
+    await press(page.getByRole("button", { name: "Delete…" }));
+    const away = page.getByRole("dialog", { name: "Delete group g3" });
+    await away.getByText("group/g3 would be deleted").waitFor();
+    await press(away.getByRole("button", { name: "Delete it" }));
+    await page.waitForURL(`${url}/groups`);
+    await page.getByRole("link", { name: "g3", exact: true }).waitFor({ state: "detached" });
+    check((await fetch(`${url}/api/v1/groups/g3`)).status === 404, "the group is still there");
   },
 
   /** Catches an acknowledgement that needs a reload to be seen, and one that can be written without a note. */

@@ -5,12 +5,14 @@ import type { components, operations } from "./schema";
 type Schemas = components["schemas"];
 
 export type Group = Schemas["GroupResource"];
+export type GroupSpec = Schemas["GroupSpec"];
 export type GroupPhase = Schemas["GroupPhase"];
 export type DeliveryState = Schemas["DeliveryState"];
 export type GroupSample = Schemas["GroupSample"];
 export type WaitedFor = Schemas["WaitedFor"];
 export type TreeNode = Schemas["TreeNodeView"];
 export type Member = Schemas["MemberResource"];
+export type MemberSpec = Schemas["MemberSpec"];
 export type Node = Schemas["NodeResource"];
 export type Host = Schemas["HostResource"];
 export type PortState = Schemas["PortState"];

@@ -14,7 +14,7 @@ export function drainName(target: Target): string {
 /** A word for a shell. */
 export const quoted = (word: string): string => (/^[A-Za-z0-9_./:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 
-export function drainCommand(target: Target, reason: string, acceptLoss: boolean): string {
+export function drainCommand(target: Target, reason: string, acceptLoss: boolean, time = ""): string {
   const kind = "link" in target ? "link" : "node";
-  return `canopyctl drain ${kind} ${quoted(targetName(target))} --reason ${quoted(reason || "REASON")}${acceptLoss ? " --accept-loss" : ""}`;
+  return `canopyctl drain ${kind} ${quoted(targetName(target))} --reason ${quoted(reason || "REASON")}${acceptLoss ? " --accept-loss" : ""}${time && ` --for ${time}`}`;
 }

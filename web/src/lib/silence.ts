@@ -3,12 +3,12 @@
 import type { Problem, SilenceRef } from "../api/types";
 import { quoted } from "./drain";
 
-/** How long an acknowledgement lasts; without seconds, until its problem ends. */
-export const LASTS: readonly { label: string; time: string; seconds?: number }[] = [
-  { label: "until the problem ends", time: "" },
+/** How long something lasts that ends by itself; `time` is how a command has it. */
+export const TIMES: readonly { label: string; time: string; seconds: number }[] = [
   { label: "1 hour", time: "1h", seconds: 3600 },
   { label: "4 hours", time: "4h", seconds: 4 * 3600 },
   { label: "24 hours", time: "24h", seconds: 24 * 3600 },
+  { label: "7 days", time: "7d", seconds: 7 * 24 * 3600 },
 ];
 
 /** Name of the acknowledgement of a problem, as canopyctl makes it. */

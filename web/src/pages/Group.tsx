@@ -2,23 +2,25 @@
 // One group: where its data is, who is behind, and what it was given.
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useCallback, useRef } from "react";
+import { useCallback, useRef, useState } from "react";
 import * as queries from "../api/queries";
-import type { Group, Member, Problem } from "../api/types";
+import type { Group, Problem } from "../api/types";
 import { count, counted, rate } from "../lib/format";
 import { psn } from "../lib/psn";
 import { ofCondition, ofPhase } from "../lib/state";
 import { Age } from "../ui/Age";
 import { Command, Mono } from "../ui/Command";
-import { Empty, Loaded, Page } from "../ui/Page";
+import { Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
 import { RangeSelect } from "./charts/RangeSelect";
+import { Members } from "./group/Members";
 import { Packet } from "./group/Packet";
 import { Race } from "./group/Race";
 import { Tree } from "./group/Tree";
 import { Waited } from "./group/Waited";
-import { Table, type Column } from "../ui/Table";
+import { DeleteGroup } from "./groups/DeleteGroup";
+import { GroupDialog } from "./groups/GroupDialog";
 
 const route = getRouteApi("/groups/$group");
 const NONE: readonly Problem[] = [];
@@ -45,8 +47,10 @@ export function GroupPage() {
 function Detail({ group }: { group: Group }) {
   const { name } = group.metadata;
   const { phase, reason, delivery } = group.status;
-  const members = useQuery(queries.members(name));
   const problems = useQuery(queries.problems).data ?? NONE;
+  // What is edited stays as it was when the form was opened.
+  const [edited, setEdited] = useState<Group | null>(null);
+  const [deleting, setDeleting] = useState(false);
   const { range } = route.useSearch();
   const navigate = route.useNavigate();
   const lines = useRef<SVGSVGElement>(null);
@@ -60,7 +64,19 @@ function Detail({ group }: { group: Group }) {
     }
   }, []);
   return (
-    <Page title={name} tab={`${name}: ${phase}`} aside={<StateWord state={ofPhase(phase)}>{phase}</StateWord>}>
+    <Page
+      title={name}
+      tab={`${name}: ${phase}`}
+      aside={
+        <>
+          <StateWord state={ofPhase(phase)}>{phase}</StateWord>
+          <button type="button" onClick={() => setEdited(group)}>Edit…</button>
+          <button type="button" onClick={() => setDeleting(true)}>Delete…</button>
+        </>
+      }
+    >
+      {edited && <GroupDialog of={edited} onClose={() => setEdited(null)} />}
+      {deleting && <DeleteGroup name={name} onClose={() => setDeleting(false)} />}
       <p>
         {reason ? `${phase}: ${reason}. ` : phase === "Ready" ? "Every node of the tree confirmed its program. " : ""}
         {delivery ? (
@@ -84,16 +100,7 @@ function Detail({ group }: { group: Group }) {
       </div>
       <Charts object={`group/${name}`} range={range} plans={CHARTS} />
       <Packet key={name} group={name} />
-      <h2>Members</h2>
-      <Loaded query={members}>
-        {(list) =>
-          list.length ? (
-            <Table label="Members" columns={MEMBERS} rows={list} rowKey={(m) => m.spec.host} />
-          ) : (
-            <Empty command={`canopyctl apply -f member.yaml`}>No host has joined yet; applications join by canopy-host.</Empty>
-          )
-        }
-      </Loaded>
+      <Members group={group} />
       <div className="columns">
         <Conditions group={group} />
         <Facts group={group} />
@@ -101,16 +108,6 @@ function Detail({ group }: { group: Group }) {
     </Page>
   );
 }
-
-const MEMBERS: readonly Column<Member>[] = [
-  { name: "Host", width: "minmax(6rem, 1fr)", cell: (m) => m.spec.host, sort: (m) => m.spec.host },
-  { name: "Role", width: "5.5rem", cell: (m) => m.spec.role, sort: (m) => m.spec.role },
-  { name: "Node", width: "minmax(7rem, 1fr)", cell: (m) => `${m.status.node}/${m.status.port}`, sort: (m) => `${m.status.node}/${m.status.port}` },
-  { name: "State", width: "minmax(5rem, 1fr)", cell: (m) => (m.status.ended ? "session ended" : m.status.late ? "late" : "in time"), sort: (m) => Number(m.status.late) },
-  { name: "QPN", width: "6rem", right: true, wide: true, cell: (m) => <Mono>{m.spec.qpn}</Mono> },
-  { name: "Address", width: "minmax(9rem, 1.5fr)", wide: true, cell: (m) => <Mono>{m.status.address}</Mono> },
-  { name: "Receiver list", width: "7rem", wide: true, cell: (m) => m.status.encoding ?? "–" },
-];
 
 function Conditions({ group }: { group: Group }) {
   return (

@@ -5,7 +5,7 @@ import { useState } from "react";
 import { api, data } from "../../api/client";
 import type { Problem } from "../../api/types";
 import { sentence } from "../../lib/problem";
-import { ackCommand, ackName, endsAt, LASTS } from "../../lib/silence";
+import { ackCommand, ackName, endsAt, TIMES } from "../../lib/silence";
 import { Command } from "../../ui/Command";
 import { Dialog } from "../../ui/Dialog";
 import { ErrorNote } from "../../ui/Page";
@@ -14,9 +14,9 @@ const NOTE_CHARACTERS = 1024;
 
 export function AckDialog({ problem, onClose }: { problem: Problem; onClose: () => void }) {
   const [note, setNote] = useState("");
-  const [lasts, setLasts] = useState(0);
+  const [time, setTime] = useState("");
   const cache = useQueryClient();
-  const { time, seconds } = LASTS[lasts] ?? { time: "" };
+  const seconds = TIMES.find((one) => one.time === time)?.seconds;
   const apply = useMutation({
     mutationFn: async () => {
       // By the clock that ends it: the browser's may be another one.
@@ -65,10 +65,11 @@ export function AckDialog({ problem, onClose }: { problem: Problem; onClose: () 
         </label>
         <label className="field">
           Lasts
-          <select value={lasts} onChange={(event) => setLasts(Number(event.target.value))}>
-            {LASTS.map(({ label }, i) => (
-              <option key={label} value={i}>
-                {label}
+          <select value={time} onChange={(event) => setTime(event.target.value)}>
+            <option value="">until the problem ends</option>
+            {TIMES.map((one) => (
+              <option key={one.time} value={one.time}>
+                {one.label}
               </option>
             ))}
           </select>
