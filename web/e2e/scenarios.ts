@@ -356,10 +356,27 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await outside("capture");
     await page.goto(`${url}/groups/g1`);
     const section = page.getByRole("region", { name: "Packet", exact: true });
+    // As the programs have it, without a packet.
+    await section.getByText("canopyctl packet g1 --expected").first().waitFor();
+    const expected = section.getByRole("table", { name: "Packet to r1" });
+    await expected.getByRole("row", { name: /^Outer Traffic Class/ }).getByText(/^headend: outer IPv6 header/).waitFor();
+    await expected.getByRole("row", { name: /^DestQP/ }).getByText("0x000011").waitFor();
+    await expected.getByRole("row", { name: /^Destination Address/ }).getByText("End.MT: TLV entry 1, r1").waitFor();
+    await expected.getByRole("row", { name: /^Hop Limit/ }).getByText("2 less than sent").waitFor();
+    await press(section.getByRole("button", { name: "n1/eth1 out" }));
+    await section.getByRole("figure", { name: "Octets at n1/eth1 out" }).getByTitle("SRH").first().waitFor();
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await press(section.getByRole("button", { name: "Copy as scapy" }));
+    await section.getByRole("button", { name: "Copied" }).waitFor();
+    const python = await page.evaluate(() => navigator.clipboard.readText());
+    check(/Ether\(\) \/ IPv6\(src=.*nh=43.*\) \/ Raw\(bytes.fromhex\("29[0-9a-f]+"\)\) \/ IPv6\(.*BTH\(dqpn=\d+\)$/.test(python), `copied ${python}`);
     await press(section.getByRole("button", { name: "Capture a packet" }));
     await section.getByRole("status").getByText("Waiting for a packet").waitFor();
     // The simulated nodes see it everywhere but behind n1.
-    await section.getByRole("status").getByText("seen at 3 of 4 places").waitFor({ timeout: 15_000 });
+    await section.getByRole("status").getByText("seen at 3 of 4 places, not as expected at 2.").waitFor({ timeout: 15_000 });
+    // Their frames are plain between the nodes, and lose no Hop Limit.
+    await section.getByText("n2/eth1 in: expected an outer header and an SRH").waitFor();
+    await section.getByText("expected Hop Limit: 61").waitFor();
     const table = section.getByRole("table", { name: "Packet to r1" });
     const destination = table.getByRole("row", { name: /^Destination Address/ });
     await destination.getByText("End.MT: TLV entry 1, r1").waitFor();
@@ -374,6 +391,14 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     const file = await (await saved).createReadStream();
     const [first] = (await file.toArray()) as Buffer[];
     check(first?.subarray(0, 4).toString("hex") === "0a0d0d0a", "the file is no pcapng");
+    // The capture is in the list, where it is found again behind the other mode.
+    await press(section.getByRole("button", { name: "As expected" }));
+    await section.getByText("2 less than sent").waitFor();
+    await section.getByText("1 capture", { exact: true }).press("Enter");
+    await press(section.getByRole("list", { name: "Captures" }).getByRole("button", { name: /^PSN \d+$/ }));
+    await section.getByRole("status").getByText("seen at 3 of 4 places").waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
   },
 
   /** Catches a pending commit that is not shown, a write that is refused without its name, and one of the tab that is no part of its own. */

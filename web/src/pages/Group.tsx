@@ -99,7 +99,7 @@ function Detail({ group }: { group: Group }) {
         <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
       </div>
       <Charts object={`group/${name}`} range={range} plans={CHARTS} />
-      <Packet key={name} group={name} />
+      <Packet key={name} group={name} epoch={group.status.epoch} />
       <Members group={group} />
       <div className="columns">
         <Conditions group={group} />

@@ -19,7 +19,7 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 34] = [
+const ANSWERS: [(&str, Kind); 36] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("SilenceResource", Kind::Silence),
@@ -44,6 +44,8 @@ const ANSWERS: [(&str, Kind); 34] = [
     ("NodeSample", Kind::NodeTelemetry),
     ("WaitedFor", Kind::WaitedFor),
     ("Capture", Kind::Capture),
+    ("List_CaptureItem", Kind::CaptureList),
+    ("ExpectedPacket", Kind::ExpectedPacket),
     ("Charts", Kind::Charts),
     ("List_ProblemItem", Kind::ProblemList),
     ("List_ProblemCodeItem", Kind::ProblemCodeList),

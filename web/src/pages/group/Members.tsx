@@ -45,7 +45,7 @@ const COLUMNS: readonly Column<Member>[] = [
 ];
 
 const removal = (remove: (member: Member) => void): Column<Member> => ({
-  name: "",
+  name: "Action",
   width: "5.5rem",
   cell: (m) => (
     <button type="button" className="quiet" aria-haspopup="dialog" aria-label={`Remove ${m.spec.host}…`} onClick={() => remove(m)}>
