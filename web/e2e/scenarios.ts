@@ -319,6 +319,23 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await press(end.getByRole("button", { name: "End it" }));
     await problem.getByRole("button", { name: "Acknowledge…" }).waitFor();
     await page.getByRole("status").getByText("1 root problem, 0 more").waitFor();
+    // All problems of an object, from its page.
+    await page.goto(`${url}/nodes/n2`);
+    await press(page.getByRole("button", { name: "Silence…" }));
+    const silence = page.getByRole("dialog", { name: "Silence node n2" });
+    await page.keyboard.type("new kernel");
+    await silence.getByRole("combobox", { name: "Lasts" }).selectOption("1 hour");
+    await silence.getByText("canopyctl silence node n2 --note 'new kernel' --for 1h").waitFor();
+    check((await silence.getByRole("combobox", { name: "Lasts" }).getByRole("option", { name: "until the problem ends" }).count()) === 0, "a silence of an object without an end");
+    await press(silence.getByRole("button", { name: "Silence it" }));
+    const noted = page.getByRole("note").filter({ hasText: "new kernel, until" });
+    await noted.waitFor();
+    check(((await (await fetch(`${url}/api/v1/status`)).json()) as { silenced: number }).silenced === 1, "the controller does not know it");
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    await press(noted.getByRole("button", { name: "Unsilence…" }));
+    await press(page.getByRole("dialog", { name: "End silence node-n2" }).getByRole("button", { name: "End it" }));
+    await noted.waitFor({ state: "detached" });
   },
 
   /** Catches a search that needs a mouse, and one that opens another thing than is marked. */

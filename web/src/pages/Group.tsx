@@ -21,6 +21,7 @@ import { Tree } from "./group/Tree";
 import { Waited } from "./group/Waited";
 import { DeleteGroup } from "./groups/DeleteGroup";
 import { GroupDialog } from "./groups/GroupDialog";
+import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/groups/$group");
 const NONE: readonly Problem[] = [];
@@ -72,6 +73,7 @@ function Detail({ group }: { group: Group }) {
           <StateWord state={ofPhase(phase)}>{phase}</StateWord>
           <button type="button" onClick={() => setEdited(group)}>Edit…</button>
           <button type="button" onClick={() => setDeleting(true)}>Delete…</button>
+          <SilenceButton kind="group" name={name} />
         </>
       }
     >
@@ -88,6 +90,7 @@ function Detail({ group }: { group: Group }) {
           <span className="faint">The headend has not reported yet.</span>
         )}
       </p>
+      <SilencesOf kind="group" name={name} />
       <h2>Tree</h2>
       <Tree group={group} problems={problems} lines={lines} />
       <h2>Race</h2>

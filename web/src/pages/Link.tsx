@@ -17,6 +17,7 @@ import { linkCharts } from "./charts/linkCharts";
 import { RangeSelect } from "./charts/RangeSelect";
 import { DrainDialog } from "./drains/DrainDialog";
 import { byObject, stateOf } from "./Links";
+import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/links/$node/$port");
 
@@ -60,10 +61,12 @@ function Detail({ link, back }: { link: Link; back: Link | undefined }) {
           <StateWord state={state}>{word}</StateWord>
           <button type="button" disabled={!betweenNodes} onClick={() => setDraining(true)}>Drain…</button>
           {!betweenNodes && <span className="faint">A link to a host cannot be drained: the host has no other.</span>}
+          {betweenNodes && <SilenceButton kind="link" name={spec.link} />}
         </>
       }
     >
       {draining && <DrainDialog target={{ link: spec.link }} onClose={() => setDraining(false)} />}
+      <SilencesOf kind="link" name={spec.link} />
       <ProblemsOf kind="link" name={spec.link} />
       <ProblemsOf kind="port" name={metadata.name} />
       <div className="columns">

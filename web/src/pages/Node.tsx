@@ -16,6 +16,7 @@ import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
 import { RangeSelect } from "./charts/RangeSelect";
 import { DrainDialog } from "./drains/DrainDialog";
+import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/nodes/$node");
 const CHARTS: readonly Plan[] = [{ title: "Drops for any reason", unit: "perSecond", lines: [{ series: "drops", label: "packets" }] }];
@@ -53,10 +54,12 @@ function Detail({ node }: { node: Node }) {
         <>
           <StateWord state={state}>{word}</StateWord>
           <button type="button" onClick={() => setDraining(true)}>Drain…</button>
+          <SilenceButton kind="node" name={metadata.name} />
         </>
       }
     >
       {draining && <DrainDialog target={{ node: metadata.name }} onClose={() => setDraining(false)} />}
+      <SilencesOf kind="node" name={metadata.name} />
       <ProblemsOf kind="node" name={metadata.name} />
       <div className="columns">
         <section aria-label="State">
