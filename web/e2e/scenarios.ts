@@ -542,6 +542,26 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     // Ten packets a second, of which the first page has the chart as soon as it is measured.
     await figures("Drops for any reason").getByText(/^(9\.\d+|10(\.\d+)?) \/s$/).first().waitFor();
 
+    // Events of the node are marks, and a list for those who do not see the canvas.
+    await page.getByText(/^\d+ events? in this time$/).press("Enter");
+    await page.getByRole("listitem").filter({ hasText: "AgentConnected" }).first().waitFor();
+    // A link for the channel of the incident shows the same time to everybody, and later.
+    const frozen = page.waitForRequest((request) => /\/charts\?.*to=\d+/.test(request.url()));
+    await press(page.getByRole("button", { name: "Freeze" }));
+    await frozen;
+    await page.getByText(/^Charts until .*UTC; the rest of the page is of now\.$/).waitFor();
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await press(page.getByRole("button", { name: "Copy link" }));
+    await page.getByRole("button", { name: "Copied" }).waitFor();
+    const link = await page.evaluate(() => navigator.clipboard.readText());
+    check(/\/nodes\/n1\?at=\d+$/.test(link), `copied ${link}`);
+    const again = page.waitForRequest((request) => request.url().includes(`to=${link.split("at=")[1]}`));
+    await page.goto(link);
+    await again;
+    await figures("Drops for any reason").getByText(/ \/s$/).first().waitFor();
+    await press(page.getByRole("button", { name: "Live" }));
+    await page.waitForURL(/\/nodes\/n1$/);
+
     let steps: string[] = [];
     page.on("request", (request) => {
       const to = new URL(request.url());

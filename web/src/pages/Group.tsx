@@ -13,7 +13,7 @@ import { Command, Mono } from "../ui/Command";
 import { Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
-import { RangeSelect } from "./charts/RangeSelect";
+import { OverTime } from "./charts/OverTime";
 import { Members } from "./group/Members";
 import { Packet } from "./group/Packet";
 import { Race } from "./group/Race";
@@ -52,7 +52,7 @@ function Detail({ group }: { group: Group }) {
   // What is edited stays as it was when the form was opened.
   const [edited, setEdited] = useState<Group | null>(null);
   const [deleting, setDeleting] = useState(false);
-  const { range } = route.useSearch();
+  const search = route.useSearch();
   const navigate = route.useNavigate();
   const lines = useRef<SVGSVGElement>(null);
   const onPath = useCallback((path: readonly string[], rates: ReadonlyMap<string, number>) => {
@@ -97,11 +97,9 @@ function Detail({ group }: { group: Group }) {
       <Race group={group} onPath={onPath} />
       <h2>Waited for</h2>
       <Waited group={name} />
-      <div className="section-head">
-        <h2>Over time</h2>
-        <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
-      </div>
-      <Charts object={`group/${name}`} range={range} plans={CHARTS} />
+      <OverTime title="Over time" of={{ kind: "group", name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
+        {(time) => <Charts object={`group/${name}`} time={time} plans={CHARTS} />}
+      </OverTime>
       <Packet key={name} group={name} epoch={group.status.epoch} />
       <Members group={group} />
       <div className="columns">

@@ -14,7 +14,7 @@ import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
-import { RangeSelect } from "./charts/RangeSelect";
+import { OverTime } from "./charts/OverTime";
 import { DrainDialog } from "./drains/DrainDialog";
 import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
@@ -43,7 +43,7 @@ function Detail({ node }: { node: Node }) {
   const { spec, status, metadata } = node;
   const [state, word] = syncWord(node);
   const [draining, setDraining] = useState(false);
-  const { range } = route.useSearch();
+  const search = route.useSearch();
   const navigate = route.useNavigate();
   const telemetry = useQuery(queries.nodeTelemetry(metadata.name)).data;
   return (
@@ -125,11 +125,9 @@ function Detail({ node }: { node: Node }) {
           </tbody>
         </table>
       </div>
-      <div className="section-head">
-        <h2>Drops over time</h2>
-        <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
-      </div>
-      <Charts object={`node/${metadata.name}`} range={range} plans={CHARTS} />
+      <OverTime title="Drops over time" of={{ kind: "node", name: metadata.name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
+        {(time) => <Charts object={`node/${metadata.name}`} time={time} plans={CHARTS} />}
+      </OverTime>
       <h2>Drops that belong to no group</h2>
       {telemetry?.drops.length ? (
         <table className="plain">

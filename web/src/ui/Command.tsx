@@ -2,18 +2,18 @@
 import { useState } from "react";
 
 /** Copies a text; whether it was copied just now. */
-function useCopy(text: string): [boolean, () => Promise<void>] {
+function useCopy(text: string | (() => string)): [boolean, () => Promise<void>] {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText(typeof text === "string" ? text : text());
     setCopied(true);
     window.setTimeout(() => setCopied(false), 1500);
   };
   return [copied, copy];
 }
 
-/** Copies a text that is too long to be shown. */
-export function CopyButton({ text, label }: { text: string; label: string }) {
+/** Copies a text that is too long to be shown, or is made when it is copied. */
+export function CopyButton({ text, label }: { text: string | (() => string); label: string }) {
   const [copied, copy] = useCopy(text);
   return (
     <button type="button" onClick={() => void copy()}>
