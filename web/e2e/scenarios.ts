@@ -297,6 +297,53 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check((await fetch(`${url}/api/v1/groups/g3`)).status === 404, "the group is still there");
   },
 
+  /** Catches an empty domain that leaves its operator alone, a topology that is written without a check, and an absence that is not noticed. */
+  async firstSteps(page) {
+    const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: unknown };
+    for (const path of ["/api/v1/groups/g1", "/api/v1/topology"]) {
+      const answer = await fetch(url + path, { method: "DELETE" });
+      check(answer.ok, `DELETE ${path}: ${answer.status} ${await answer.text()}`);
+    }
+    await page.goto(url);
+    const steps = page.getByRole("region", { name: "First steps" });
+    check((await steps.getByText("to do").count()) === 4, "a step is done in an empty domain");
+    await press(steps.getByRole("button", { name: "Declare…" }));
+    const declare = page.getByRole("dialog", { name: "Declare the network" });
+    await declare.getByText("It is empty.").waitFor();
+    const text = declare.getByRole("textbox", { name: "Topology, JSON" });
+    await text.fill("nodes:");
+    await declare.getByText(/^It is no JSON: /).waitFor();
+    await text.fill('{"nodes": [{"name": "n1", "id": 0}], "hosts": [], "links": []}');
+    await press(declare.getByRole("button", { name: "Check" }));
+    await declare.getByRole("alert").getByText("spec.nodes[0]").first().waitFor();
+    await text.fill(JSON.stringify(topology.spec));
+    await press(declare.getByRole("button", { name: "Check" }));
+    await declare.getByText("node n1 is added").waitFor();
+    check((await fetch(`${url}/api/v1/topology`)).status === 404, "the check declared it");
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    await press(declare.getByRole("button", { name: "Declare it" }));
+    await declare.waitFor({ state: "detached" });
+    await steps.getByText("2 nodes, ").waitFor();
+    await press(steps.getByRole("button", { name: "Create…" }));
+    await page.getByRole("dialog", { name: "Create a group" }).waitFor();
+    await page.keyboard.type("first");
+    await page.keyboard.press("Enter");
+    await page.getByText("group/first would be created").waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "first" }).waitFor();
+    await page.evaluate(() => localStorage.setItem("visit", String((Date.now() - 600_000) * 1e6)));
+    await page.goto(url);
+    await page.getByText(/^Since your last visit, 1\d min ago: /).waitFor();
+    await page.getByRole("link", { name: /^\d+ writes$/ }).waitFor();
+    // This is a visit now.
+    await page.getByRole("link", { name: "Nodes", exact: true }).click();
+    await page.getByRole("heading", { level: 1, name: "Nodes" }).waitFor();
+    await page.getByRole("link", { name: "Overview" }).click();
+    await noProblem(page);
+    check(await page.getByText(/^Since your last visit/).isHidden(), "an absence of seconds is one");
+  },
+
   /** Catches an acknowledgement that needs a reload to be seen, and one that can be written without a note. */
   async acknowledge(page) {
     await outside("disconnect n2");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
-import { applyCommand, labels, labelsText, whole } from "./form";
+import { applyCommand, labels, labelsText, resource, whole } from "./form";
 
 // Catches a text that JavaScript takes for a number and people do not.
 it("reads whole numbers, also as QPNs are written", () => {
@@ -21,4 +21,14 @@ it("reads labels as people write them, and back", () => {
 
 it("a command applies the same from a shell's input", () => {
   expect(applyCommand({ a: "it's $HOME" })).toBe(`canopyctl apply -f - <<'END'\n{"a":"it's $HOME"}\nEND`);
+});
+
+// Catches a whole resource that is wrapped in another one.
+it("is a resource, also if only its spec is there", () => {
+  const whole = { apiVersion: "canopy/v1", kind: "Topology", metadata: { name: "default" }, spec: { nodes: [] } };
+  expect(resource("Topology", "default", JSON.stringify(whole))).toEqual(whole);
+  expect(resource("Topology", "default", '{"nodes": []}')).toEqual(whole);
+  expect(resource("Topology", "default", " ")).toBe("It is empty.");
+  expect(resource("Topology", "default", "[]")).toBe("It is no object.");
+  expect(resource("Topology", "default", "nodes:")).toMatch(/^It is no JSON: /);
 });

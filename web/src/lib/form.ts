@@ -31,3 +31,16 @@ export const labelsText = (of: Readonly<Record<string, string>> | undefined): st
 
 /** A command that applies a resource, for a shell. JSON has no line that ends it. */
 export const applyCommand = (resource: unknown): string => `canopyctl apply -f - <<'END'\n${JSON.stringify(resource)}\nEND`;
+
+/** A resource from JSON: of the whole resource, or of its spec alone. A text if it is neither. */
+export function resource(kind: string, name: string, text: string): object | string {
+  if (!text.trim()) return "It is empty.";
+  let found: unknown;
+  try {
+    found = JSON.parse(text);
+  } catch (error) {
+    return `It is no JSON: ${error instanceof Error ? error.message : String(error)}`;
+  }
+  if (typeof found !== "object" || found === null || Array.isArray(found)) return "It is no object.";
+  return "spec" in found || "kind" in found ? found : { apiVersion: "canopy/v1", kind, metadata: { name }, spec: found };
+}

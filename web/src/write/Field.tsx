@@ -56,6 +56,15 @@ export function TextField({ value, onChange, placeholder, first, list, ...field 
   );
 }
 
+export function AreaField({ value, onChange, ...field }: Omit<TextProps, "first" | "list" | "placeholder">) {
+  return (
+    <Field {...field}>
+      {/* eslint-disable-next-line jsx-a11y/no-autofocus -- the dialog was opened to fill it */}
+      {(props) => <textarea {...props} className="wide" rows={10} autoFocus spellCheck={false} value={value} onChange={(event) => onChange(event.target.value)} />}
+    </Field>
+  );
+}
+
 interface SelectProps extends Omit<Props, "children"> {
   value: string;
   onChange: (value: string) => void;
