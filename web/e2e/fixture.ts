@@ -142,6 +142,33 @@ function samples(of: Group): GroupSample[] {
   }));
 }
 
+/** The packet at each place on its way to the first receivers, as far as pictures need it. */
+function packet(of: Group): unknown {
+  const part = (name: string, at: number, octets: string, value: string, why = "") => ({ field: name, at, octets, value, why });
+  const dots = (octets: number) => "..".repeat(octets);
+  const inner = (at: number, source: string, destination: string, hops: number, qpn: string, why: readonly string[]) => [
+    part("trafficClass", at, "6...", "from the packet"), part("flowLabel", at + 2, "....", "from the packet"), part("payloadLength", at + 4, "....", "from the packet"), part("nextHeader", at + 6, "11", "17"), part("hopLimit", at + 7, "..", hops ? `${hops} less than sent` : "from the packet", hops ? why[3] : ""),
+    part("source", at + 8, "20010db8000100000000000000000001", source, why[0]), part("destination", at + 24, "fcfe0000000000009de57644f299d77e", destination, why[1]), part("udpSourcePort", at + 40, "....", "from the packet"), part("udpDestinationPort", at + 42, "12b7", "4791"),
+    part("udpLength", at + 44, dots(2), "from the packet"), part("udpChecksum", at + 46, dots(2), "from the packet"), part("opcode", at + 48, "..", "from the packet"), part("bthFlags", at + 49, "..", "from the packet"), part("pKey", at + 50, dots(2), "from the packet"), part("bthReserved", at + 52, "..", "from the packet"),
+    part("destQp", at + 53, qpn, `0x${qpn}`, why[2]), part("ackRequest", at + 56, "..", "from the packet"), part("psn", at + 57, dots(3), "from the packet"),
+  ];
+  const outer = (sid: string, hops: number, why: readonly [string, string]) => [
+    part("outerTrafficClass", 14, "6...", "from the packet", why[0]), part("outerFlowLabel", 16, "a8e5", "0x9a8e5", why[0]), part("outerPayloadLength", 18, dots(2), "from the packet", why[0]), part("outerNextHeader", 20, "2b", "43", why[0]), part("outerHopLimit", 21, (64 - hops).toString(16), String(64 - hops), why[0] || why[1] && "forwarding: one hop less"),
+    part("outerSource", 22, "fcff000000000001" + "0".repeat(15) + "1", "fcff:0:0:1::1", why[0]), part("outerDestination", 38, "5f00000000000001" + "0".repeat(16), sid, why[0] || why[1]), part("srh", 54, "290a040101000000" + "00".repeat(80), "88 octets: segments fcfe::9de5:7644:f299:d77e, 5f00::1; receivers in End.MT TLVs: 2", why[0]),
+  ];
+  const [proxy, headend] = ["fcfe::9de5:7644:f299:d77e", "headend: outer IPv6 header and SRH of the group (RFC 8754)"];
+  const sent = inner(14, "2001:db8:1::1", proxy, 0, "89a8e5", []);
+  const carried = (isNew: boolean) => inner(142, "2001:db8:1::1", proxy, 1, "89a8e5", isNew ? ["", "", "", "forwarding: one hop less"] : []);
+  const hop = (node: string, port: string, direction: "in" | "out", peer: string, fields: unknown) => ({ node, port, direction, peer, fields });
+  const places = of.status.tree.flatMap((node) => {
+    const [first] = node.roles;
+    if (first === "headend") return [hop(node.node, "eth1", "in", "host1", sent), ...node.branches.map((b) => hop(node.node, b.port, "out", b.name, [...outer("5f00::2", 0, [headend, ""]), ...carried(true)]))];
+    const arrives = hop(node.node, node.upstreamPort, "in", node.parent ?? "", [...outer(first === "transit" ? "5f00::2" : node.sid, first === "transit" ? 0 : 1, ["", ""]), ...carried(false)]);
+    return [arrives, ...node.branches.map((b) => (b.kind === "node" ? hop(node.node, b.port, "out", b.name, [...outer("5f00::3", 1, ["", `End.Replicate: SID of ${b.name} (RFC 9524)`]), ...carried(false)]) : hop(node.node, b.port, "out", b.name, inner(14, proxy, b.address, 2, "000011", ["End.MT: the group's Proxy Address", `End.MT: TLV entry 1, ${b.name}`, `End.MT: QPN of ${b.name}`, "forwarding: one hop less"]))))];
+  });
+  return { ...API, kind: "ExpectedPacket", group: of.metadata.name, hops: places, left: 0 };
+}
+
 function waitedFor(of: Group): WaitedFor {
   const hosts = of.status.tree.flatMap((node) => node.branches.filter((b) => b.kind === "receiver").map((b) => ({ host: b.name, node: node.node })));
   const receivers = hosts.slice(0, 20).map((at, rank) => ({ ...at, sharePpm: Math.floor(700_000 / 2 ** rank), waitNs: 2e6 + rank * 3e5 }));
@@ -338,7 +365,7 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; code: 
     }
     const [, name, part] = /^\/api\/v1\/groups\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? [];
     const one = groups.find((g) => g.metadata.name === name);
-    const found = one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url);
+    const found = one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "packet" ? packet(one) : part === "captures" ? list([]) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url);
     if (found !== undefined) {
       response.writeHead(200, { "content-type": typeof found === "string" ? "text/plain" : "application/json" });
       response.end(typeof found === "string" ? found : JSON.stringify(found));

@@ -159,6 +159,11 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.keyboard.press("Enter");
     await page.getByRole("dialog", { name: "Drain link n1/eth1--n2/eth1" }).waitFor();
     await page.keyboard.type("it's optics");
+    await page.getByRole("combobox", { name: "Lasts" }).selectOption("1 hour");
+    await page.getByText(`--reason 'it'\\''s optics' --for 1h`).first().waitFor();
+    await page.getByText(/^Until \d{4}-.*Z; then the controller puts it back\.$/).waitFor();
+    await page.getByRole("combobox", { name: "Lasts" }).selectOption("until an operator puts it back");
+    await page.getByRole("textbox", { name: /^Reason/ }).focus();
     await page.getByText(`canopyctl drain link n1/eth1--n2/eth1 --reason 'it'\\''s optics'`).first().waitFor();
     await page.keyboard.press("Enter");
     await page.getByText("The controller accepts it.").waitFor();
@@ -195,6 +200,150 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByText("A link to a host cannot be drained").waitFor();
   },
 
+  /** Catches an error that is not at its field, a form that writes what was not checked, one that takes the write of another operator back, and a step that needs a mouse. */
+  async groupForms(page) {
+    const read = async (path: string) => (await fetch(`${url}/api/v1/groups${path}`)).json() as Promise<{ metadata: { labels: Record<string, string> }; spec: Record<string, unknown>; items: { spec: { host: string } }[] }>;
+    const members = async () => (await read("/g3/members")).items.map((member) => member.spec.host).join();
+    await page.goto(`${url}/groups`);
+    await press(page.getByRole("button", { name: "Create…" }));
+    const create = page.getByRole("dialog", { name: "Create a group" });
+    await create.getByText("A name is needed.").waitFor();
+    check(await create.getByRole("button", { name: "Check" }).isDisabled(), "a group without a name can be checked");
+    await page.keyboard.type("G3");
+    await create.getByRole("textbox", { name: "Receivers to begin with" }).fill("0");
+    await page.keyboard.press("Enter");
+    const name = create.getByRole("textbox", { name: "Name" });
+    await create.getByText(/^"G3" is not a name/).waitFor();
+    check((await name.getAttribute("aria-invalid")) === "true" && (await name.evaluate((field) => field === document.activeElement)), "the refused field is not marked, or not chosen");
+    check((await create.getByRole("textbox", { name: "Receivers to begin with" }).getAttribute("aria-invalid")) === "true", "the other refused field is not marked");
+    await name.fill("g3");
+    await create.getByRole("textbox", { name: "Receivers to begin with" }).fill("1");
+    await create.getByRole("combobox", { name: "Path MTU" }).selectOption("1024");
+    await create.getByText('{"apiVersion":"canopy/v1","kind":"Group","metadata":{"name":"g3"},"spec":{"pathMtu":1024,"minReceivers":1}}').waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    await name.press("Enter");
+    await create.getByText("group/g3 would be created; no node or tree changes.").waitFor();
+    check((await fetch(`${url}/api/v1/groups/g3`)).status === 404, "the check created it");
+    // What was checked is not what would be sent: it is checked again.
+    await create.getByRole("textbox", { name: "Labels" }).fill("job=llm");
+    await press(create.getByRole("button", { name: "Check" }));
+    await press(create.getByRole("button", { name: "Create it" }));
+    await page.getByRole("heading", { level: 1, name: "g3" }).waitFor();
+    check((await read("/g3")).metadata.labels["job"] === "llm", "the group has no label");
+
+    const join = page.getByRole("dialog", { name: "Join group g3" });
+    const joins = async (host: string, qpn: string, sentence: RegExp) => {
+      await press(page.getByRole("button", { name: "Join…" }));
+      await page.keyboard.type(host);
+      await join.getByRole("textbox", { name: "QPN" }).fill(qpn);
+      await page.keyboard.press("Enter");
+      await join.getByText(sentence).waitFor();
+    };
+    await joins("r9", "17", /^unknown host "r9"/);
+    check((await join.getByRole("combobox", { name: "Role" }).inputValue()) === "source", "the first member is not the source");
+    const host = join.getByRole("combobox", { name: "Host" });
+    check((await host.getAttribute("aria-invalid")) === "true", "the host is not marked");
+    await host.fill("s1");
+    await press(join.getByRole("button", { name: "Check" }));
+    await press(join.getByRole("button", { name: "Join", exact: true }));
+    await join.waitFor({ state: "detached" });
+    await page.getByRole("table", { name: "Members" }).getByText("s1", { exact: true }).waitFor();
+    await joins("r1", "0x12", /^group g3: its tree starts over /);
+    await press(join.getByRole("button", { name: "Join", exact: true }));
+    await page.getByRole("img", { name: /^r1 receiver: / }).waitFor();
+    check((await members()) === "r1,s1", `the members are ${await members()}`);
+
+    await press(page.getByRole("button", { name: "Edit…" }));
+    const edit = page.getByRole("dialog", { name: "Edit group g3" });
+    // Queue pairs have been set up with it.
+    await edit.getByRole("combobox", { name: "Path MTU" }).selectOption("2048");
+    await press(edit.getByRole("button", { name: "Check" }));
+    await edit.getByText(/^2048 is not 1024, and members have set up their QPs/).waitFor();
+    await edit.getByRole("combobox", { name: "Path MTU" }).selectOption("1024");
+    await press(edit.getByRole("button", { name: "Check" }));
+    await edit.getByText("Nothing would change.").waitFor();
+    check(await edit.getByRole("button", { name: "Save" }).isDisabled(), "nothing can be saved");
+    await edit.getByRole("combobox", { name: "Stall policy" }).selectOption("evict");
+    await press(edit.getByRole("button", { name: "Check" }));
+    await edit.getByRole("row", { name: /\/spec\/stallPolicy/ }).getByText("evict").waitFor();
+    await put("/api/v1/groups/g3", { ...group("g3"), spec: { pathMtu: 1024, maxFlight: 1000 } });
+    await press(edit.getByRole("button", { name: "Save" }));
+    await edit.getByRole("alert").getByText(/read it again/).waitFor();
+    check((await read("/g3")).spec["maxFlight"] === 1000, "the write of another operator was taken back");
+    await press(edit.getByRole("button", { name: "Cancel" }));
+    await press(page.getByRole("button", { name: "Edit…" }));
+    check((await edit.getByRole("textbox", { name: "Packets in flight" }).inputValue()) === "1000", "the form has an old value");
+    await edit.getByRole("combobox", { name: "Stall policy" }).selectOption("evict");
+    await press(edit.getByRole("button", { name: "Check" }));
+    await press(edit.getByRole("button", { name: "Save" }));
+    await edit.waitFor({ state: "detached" });
+    check((await read("/g3")).spec["stallPolicy"] === "evict", "the policy was not saved");
+
+    await press(page.getByRole("button", { name: "Remove r1…" }));
+    const remove = page.getByRole("dialog", { name: "Remove r1 from group g3" });
+    await remove.getByText("canopyctl delete member r1 -g g3").first().waitFor();
+    await remove.getByText(/^group g3: /).first().waitFor();
+    check((await members()) === "r1,s1", "the check removed it");
+    await press(remove.getByRole("button", { name: "Remove it" }));
+    await remove.waitFor({ state: "detached" });
+    check((await members()) === "s1", `the members are ${await members()}`);
+    await press(page.getByRole("button", { name: "Delete…" }));
+    const away = page.getByRole("dialog", { name: "Delete group g3" });
+    await away.getByText("group/g3 would be deleted").waitFor();
+    await press(away.getByRole("button", { name: "Delete it" }));
+    await page.waitForURL(`${url}/groups`);
+    await page.getByRole("link", { name: "g3", exact: true }).waitFor({ state: "detached" });
+    check((await fetch(`${url}/api/v1/groups/g3`)).status === 404, "the group is still there");
+  },
+
+  /** Catches an empty domain that leaves its operator alone, a topology that is written without a check, and an absence that is not noticed. */
+  async firstSteps(page) {
+    const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: unknown };
+    for (const path of ["/api/v1/groups/g1", "/api/v1/topology"]) {
+      const answer = await fetch(url + path, { method: "DELETE" });
+      check(answer.ok, `DELETE ${path}: ${answer.status} ${await answer.text()}`);
+    }
+    await page.goto(url);
+    const steps = page.getByRole("region", { name: "First steps" });
+    check((await steps.getByText("to do").count()) === 4, "a step is done in an empty domain");
+    await press(steps.getByRole("button", { name: "Declare…" }));
+    const declare = page.getByRole("dialog", { name: "Declare the network" });
+    await declare.getByText("It is empty.").waitFor();
+    const text = declare.getByRole("textbox", { name: "Topology, JSON" });
+    await text.fill("nodes:");
+    await declare.getByText(/^It is no JSON: /).waitFor();
+    await text.fill('{"nodes": [{"name": "n1", "id": 0}], "hosts": [], "links": []}');
+    await press(declare.getByRole("button", { name: "Check" }));
+    await declare.getByRole("alert").getByText("spec.nodes[0]").first().waitFor();
+    await text.fill(JSON.stringify(topology.spec));
+    await press(declare.getByRole("button", { name: "Check" }));
+    await declare.getByText("node n1 is added").waitFor();
+    check((await fetch(`${url}/api/v1/topology`)).status === 404, "the check declared it");
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    await press(declare.getByRole("button", { name: "Declare it" }));
+    await declare.waitFor({ state: "detached" });
+    await steps.getByText("2 nodes, ").waitFor();
+    await press(steps.getByRole("button", { name: "Create…" }));
+    await page.getByRole("dialog", { name: "Create a group" }).waitFor();
+    await page.keyboard.type("first");
+    await page.keyboard.press("Enter");
+    await page.getByText("group/first would be created").waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "first" }).waitFor();
+    await page.evaluate(() => localStorage.setItem("visit", String((Date.now() - 600_000) * 1e6)));
+    await page.goto(url);
+    await page.getByText(/^Since your last visit, 1\d min ago: /).waitFor();
+    await page.getByRole("link", { name: /^\d+ writes$/ }).waitFor();
+    // This is a visit now.
+    await page.getByRole("link", { name: "Nodes", exact: true }).click();
+    await page.getByRole("heading", { level: 1, name: "Nodes" }).waitFor();
+    await page.getByRole("link", { name: "Overview" }).click();
+    await noProblem(page);
+    check(await page.getByText(/^Since your last visit/).isHidden(), "an absence of seconds is one");
+  },
+
   /** Catches an acknowledgement that needs a reload to be seen, and one that can be written without a note. */
   async acknowledge(page) {
     await outside("disconnect n2");
@@ -217,6 +366,23 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await press(end.getByRole("button", { name: "End it" }));
     await problem.getByRole("button", { name: "Acknowledge…" }).waitFor();
     await page.getByRole("status").getByText("1 root problem, 0 more").waitFor();
+    // All problems of an object, from its page.
+    await page.goto(`${url}/nodes/n2`);
+    await press(page.getByRole("button", { name: "Silence…" }));
+    const silence = page.getByRole("dialog", { name: "Silence node n2" });
+    await page.keyboard.type("new kernel");
+    await silence.getByRole("combobox", { name: "Lasts" }).selectOption("1 hour");
+    await silence.getByText("canopyctl silence node n2 --note 'new kernel' --for 1h").waitFor();
+    check((await silence.getByRole("combobox", { name: "Lasts" }).getByRole("option", { name: "until the problem ends" }).count()) === 0, "a silence of an object without an end");
+    await press(silence.getByRole("button", { name: "Silence it" }));
+    const noted = page.getByRole("note").filter({ hasText: "new kernel, until" });
+    await noted.waitFor();
+    check(((await (await fetch(`${url}/api/v1/status`)).json()) as { silenced: number }).silenced === 1, "the controller does not know it");
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    await press(noted.getByRole("button", { name: "Unsilence…" }));
+    await press(page.getByRole("dialog", { name: "End silence node-n2" }).getByRole("button", { name: "End it" }));
+    await noted.waitFor({ state: "detached" });
   },
 
   /** Catches a search that needs a mouse, and one that opens another thing than is marked. */
@@ -254,10 +420,27 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await outside("capture");
     await page.goto(`${url}/groups/g1`);
     const section = page.getByRole("region", { name: "Packet", exact: true });
+    // As the programs have it, without a packet.
+    await section.getByText("canopyctl packet g1 --expected").first().waitFor();
+    const expected = section.getByRole("table", { name: "Packet to r1" });
+    await expected.getByRole("row", { name: /^Outer Traffic Class/ }).getByText(/^headend: outer IPv6 header/).waitFor();
+    await expected.getByRole("row", { name: /^DestQP/ }).getByText("0x000011").waitFor();
+    await expected.getByRole("row", { name: /^Destination Address/ }).getByText("End.MT: TLV entry 1, r1").waitFor();
+    await expected.getByRole("row", { name: /^Hop Limit/ }).getByText("2 less than sent").waitFor();
+    await press(section.getByRole("button", { name: "n1/eth1 out" }));
+    await section.getByRole("figure", { name: "Octets at n1/eth1 out" }).getByTitle("SRH").first().waitFor();
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await press(section.getByRole("button", { name: "Copy as scapy" }));
+    await section.getByRole("button", { name: "Copied" }).waitFor();
+    const python = await page.evaluate(() => navigator.clipboard.readText());
+    check(/Ether\(\) \/ IPv6\(src=.*nh=43.*\) \/ Raw\(bytes.fromhex\("29[0-9a-f]+"\)\) \/ IPv6\(.*BTH\(dqpn=\d+\)$/.test(python), `copied ${python}`);
     await press(section.getByRole("button", { name: "Capture a packet" }));
     await section.getByRole("status").getByText("Waiting for a packet").waitFor();
     // The simulated nodes see it everywhere but behind n1.
-    await section.getByRole("status").getByText("seen at 3 of 4 places").waitFor({ timeout: 15_000 });
+    await section.getByRole("status").getByText("seen at 3 of 4 places, not as expected at 2.").waitFor({ timeout: 15_000 });
+    // Their frames are plain between the nodes, and lose no Hop Limit.
+    await section.getByText("n2/eth1 in: expected an outer header and an SRH").waitFor();
+    await section.getByText("expected Hop Limit: 61").waitFor();
     const table = section.getByRole("table", { name: "Packet to r1" });
     const destination = table.getByRole("row", { name: /^Destination Address/ });
     await destination.getByText("End.MT: TLV entry 1, r1").waitFor();
@@ -272,6 +455,14 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     const file = await (await saved).createReadStream();
     const [first] = (await file.toArray()) as Buffer[];
     check(first?.subarray(0, 4).toString("hex") === "0a0d0d0a", "the file is no pcapng");
+    // The capture is in the list, where it is found again behind the other mode.
+    await press(section.getByRole("button", { name: "As expected" }));
+    await section.getByText("2 less than sent").waitFor();
+    await section.getByText("1 capture", { exact: true }).press("Enter");
+    await press(section.getByRole("list", { name: "Captures" }).getByRole("button", { name: /^PSN \d+$/ }));
+    await section.getByRole("status").getByText("seen at 3 of 4 places").waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
   },
 
   /** Catches a pending commit that is not shown, a write that is refused without its name, and one of the tab that is no part of its own. */
@@ -397,6 +588,26 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     const figures = (of: string) => page.getByRole("table", { name: `${of}: figures` });
     // Ten packets a second, of which the first page has the chart as soon as it is measured.
     await figures("Drops for any reason").getByText(/^(9\.\d+|10(\.\d+)?) \/s$/).first().waitFor();
+
+    // Events of the node are marks, and a list for those who do not see the canvas.
+    await page.getByText(/^\d+ events? in this time$/).press("Enter");
+    await page.getByRole("listitem").filter({ hasText: "AgentConnected" }).first().waitFor();
+    // A link for the channel of the incident shows the same time to everybody, and later.
+    const frozen = page.waitForRequest((request) => /\/charts\?.*to=\d+/.test(request.url()));
+    await press(page.getByRole("button", { name: "Freeze" }));
+    await frozen;
+    await page.getByText(/^Charts until .*UTC; the rest of the page is of now\.$/).waitFor();
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await press(page.getByRole("button", { name: "Copy link" }));
+    await page.getByRole("button", { name: "Copied" }).waitFor();
+    const link = await page.evaluate(() => navigator.clipboard.readText());
+    check(/\/nodes\/n1\?at=\d+$/.test(link), `copied ${link}`);
+    const again = page.waitForRequest((request) => request.url().includes(`to=${link.split("at=")[1]}`));
+    await page.goto(link);
+    await again;
+    await figures("Drops for any reason").getByText(/ \/s$/).first().waitFor();
+    await press(page.getByRole("button", { name: "Live" }));
+    await page.waitForURL(/\/nodes\/n1$/);
 
     let steps: string[] = [];
     page.on("request", (request) => {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { QueryClient } from "@tanstack/react-query";
 import { createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
-import type { RangeName } from "./api/charts";
 import * as queries from "./api/queries";
 import type { GroupPhase } from "./api/types";
 import { PHASE_ORDER } from "./lib/state";
 import type { AuditSearch } from "./lib/undo";
 import { Shell } from "./Shell";
 import { Overview } from "./pages/Overview";
+import type { ChartSearch } from "./pages/charts/OverTime";
 import { NotFound, Failed } from "./pages/NotFound";
 
 const root = createRootRouteWithContext<{ queries: QueryClient }>()({ component: Shell });
@@ -19,17 +19,14 @@ interface GroupSearch {
   q?: string | undefined;
   phase?: GroupPhase | undefined;
 }
-interface ChartSearch {
-  range?: RangeName | undefined;
-}
 interface EventSearch {
   q?: string | undefined;
   code?: string | undefined;
   node?: string | undefined;
   group?: string | undefined;
 }
-/** How far back charts go; absent for the default. */
-const range = (search: Record<string, unknown>): ChartSearch => (search["range"] === "1h" ? { range: "1h" } : {});
+/** How far back charts go, absent for the default, and at which second they are frozen. */
+const range = ({ range: far, at }: Record<string, unknown>): ChartSearch => ({ ...(far === "1h" && { range: far }), ...(Number.isSafeInteger(at) && Number(at) > 3600 && { at: Number(at) }) });
 /** A search parameter, if it is text. The router reads numbers and booleans as such. */
 const text = <K extends string>(search: Record<string, unknown>, name: K): Partial<Record<K, string>> => {
   const value = search[name];

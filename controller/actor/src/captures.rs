@@ -122,7 +122,7 @@ impl Controller {
         within: Duration,
         by: Principal,
     ) -> Result<CaptureNow, CaptureError> {
-        let plan = self.read(|d| d.capture_plan(group)).ok_or_else(|| CaptureError::NoGroup(group.to_owned()))?;
+        let plan = self.expected_packet(group).ok_or_else(|| CaptureError::NoGroup(group.to_owned()))?;
         let plan = plan.ok_or_else(|| CaptureError::NoTree(group.to_owned()))?;
         if plan.able.is_empty() {
             return Err(CaptureError::Unable(plan.unable));
@@ -163,6 +163,19 @@ impl Controller {
             found.to = self.highest(&found.capture.plan);
         }
         Some(found.now(now))
+    }
+
+    /// The captures of a group that are kept, the newest first; `None`: there is no such group.
+    pub fn captures_of(&self, group: &str) -> Option<Vec<CaptureNow>> {
+        self.expected_packet(group)?;
+        let now = self.now();
+        let kept = self.kept_captures();
+        Some(kept.iter().rev().filter(|k| k.capture.plan.group == group).map(|k| k.now(now)).collect())
+    }
+
+    /// Where a packet of a group passes, and what it has to be there; `Some(None)` without a tree. `None`: there is no such group.
+    pub fn expected_packet(&self, group: &str) -> Option<Option<CapturePlan>> {
+        self.read(|d| d.capture_plan(group))
     }
 
     /// Takes in frames that a node captured. Those of no capture, or of one that the node has no part in, are left out.

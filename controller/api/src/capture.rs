@@ -153,6 +153,8 @@ pub struct CaptureFrame {
     pub psn: u32,
     /// What is different from the place before: from the node's own arrival, or from what the parent sent.
     pub changes: Vec<CaptureChange>,
+    /// What is not as the programs of the nodes have it.
+    pub unexpected: Vec<CaptureDifference>,
 }
 
 /// The encapsulation of a frame.
@@ -190,6 +192,120 @@ pub struct CaptureChange {
     pub why: String,
 }
 
+/// A field that is not as it has to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CaptureDifference {
+    /// The field, or headers as a whole.
+    #[schema(value_type = String)]
+    pub field: core::CapturedField,
+    /// Where it is in this frame.
+    pub at: u32,
+    /// What it has to be.
+    pub expected: String,
+}
+
+/// A capture in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CaptureItem {
+    /// Names the capture.
+    pub id: String,
+    /// PSN of the packet, as the source sends it.
+    pub psn: u32,
+    /// How far it is.
+    pub state: CaptureState,
+    /// Who armed it.
+    pub by: String,
+    /// When, nanoseconds since the Unix epoch.
+    pub armed_unix_ns: u64,
+    /// Frames that were seen.
+    pub seen: u64,
+    /// Places where it is to be seen.
+    pub places: u64,
+}
+
+/// A packet of a group as it has to be at every place, from the programs of its nodes: no packet is captured for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedPacket {
+    /// `canopy/v1`.
+    #[schema(value_type = String)]
+    pub api_version: ApiVersion,
+    /// `ExpectedPacket`.
+    #[schema(value_type = String)]
+    pub kind: Kind,
+    /// The group.
+    pub group: String,
+    /// Every place of the tree in its order, headend first: at each node the arrival, then the copies. None without a tree.
+    pub hops: Vec<ExpectedHop>,
+    /// Places beyond the first 4096.
+    pub left: u64,
+}
+
+/// A place, and the packet there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedHop {
+    /// The node.
+    pub node: String,
+    /// Whether it arrives there or leaves.
+    pub direction: CaptureDirection,
+    /// The port.
+    pub port: String,
+    /// Node or host at the far end.
+    pub peer: String,
+    /// The fields behind the link-layer addresses, in the order of the frame.
+    pub fields: Vec<ExpectedField>,
+}
+
+/// A field as it has to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedField {
+    /// The field.
+    #[schema(value_type = String)]
+    pub field: core::CapturedField,
+    /// Where it is in the frame.
+    pub at: u32,
+    /// Its octets in hexadecimal digits, with a dot for each digit that the packet decides.
+    pub octets: String,
+    /// What that is.
+    pub value: String,
+    /// Which node makes it other than at the place before, and why; empty where it stays.
+    pub why: String,
+}
+
+impl ExpectedPacket {
+    /// The packet of a group; `plan`: none without a tree.
+    pub fn new(group: String, plan: Option<&core::CapturePlan>) -> Self {
+        let hops = plan.into_iter().flat_map(core::CapturePlan::expected).map(|(place, fields)| ExpectedHop {
+            node: place.node.clone(),
+            direction: place.direction().into(),
+            port: place.port.clone(),
+            peer: place.peer.clone(),
+            fields: fields.into_iter().map(Into::into).collect(),
+        });
+        let left = plan.map_or(0, |plan| plan.left_out);
+        Self { api_version: ApiVersion, kind: Kind::ExpectedPacket, group, hops: hops.collect(), left }
+    }
+}
+
+impl CaptureItem {
+    /// The capture as it is now.
+    pub fn new(of: &core::Capture, state: core::CaptureState) -> Self {
+        Self {
+            id: format!("{:08x}", of.id),
+            psn: of.psn.get(),
+            state: state.into(),
+            by: of.by.to_string(),
+            armed_unix_ns: of.armed.nanos(),
+            seen: of.seen() as u64,
+            places: of.plan.places.len() as u64,
+        }
+    }
+}
+
 impl Capture {
     /// The capture as it is now.
     pub fn new(of: &core::Capture, state: core::CaptureState, sent: Option<u64>) -> Self {
@@ -199,11 +315,7 @@ impl Capture {
             id: format!("{:08x}", of.id),
             group: of.plan.group.clone(),
             psn: of.psn.get(),
-            state: match state {
-                core::CaptureState::Armed => CaptureState::Armed,
-                core::CaptureState::Complete => CaptureState::Complete,
-                core::CaptureState::Expired => CaptureState::Expired,
-            },
+            state: state.into(),
             by: of.by.to_string(),
             armed_unix_ns: of.armed.nanos(),
             within_ns: nanos(of.within),
@@ -215,19 +327,42 @@ impl Capture {
     }
 }
 
+impl From<core::CaptureState> for CaptureState {
+    fn from(state: core::CaptureState) -> Self {
+        match state {
+            core::CaptureState::Armed => Self::Armed,
+            core::CaptureState::Complete => Self::Complete,
+            core::CaptureState::Expired => Self::Expired,
+        }
+    }
+}
+
+impl From<model::CaptureDirection> for CaptureDirection {
+    fn from(direction: model::CaptureDirection) -> Self {
+        match direction {
+            model::CaptureDirection::In => Self::In,
+            model::CaptureDirection::Out => Self::Out,
+        }
+    }
+}
+
+impl From<core::ExpectedField> for ExpectedField {
+    fn from(of: core::ExpectedField) -> Self {
+        let core::ExpectedField { field, at, octets, value, why } = of;
+        Self { field, at, octets, value, why }
+    }
+}
+
 impl From<core::Hop> for CaptureHop {
     fn from(hop: core::Hop) -> Self {
-        let direction = match hop.direction {
-            model::CaptureDirection::In => CaptureDirection::In,
-            model::CaptureDirection::Out => CaptureDirection::Out,
-        };
+        let direction = hop.direction.into();
         Self { node: hop.node, direction, port: hop.port, peer: hop.peer, frame: hop.frame.map(Into::into) }
     }
 }
 
 impl From<core::HopFrame> for CaptureFrame {
     fn from(frame: core::HopFrame) -> Self {
-        let core::HopFrame { raw, outer, inner, changes } = frame;
+        let core::HopFrame { raw, outer, inner, changes, unexpected } = frame;
         Self {
             time_unix_ns: raw.time.nanos(),
             length_bytes: raw.length,
@@ -243,7 +378,15 @@ impl From<core::HopFrame> for CaptureFrame {
             dest_qp: inner.dest_qp,
             psn: inner.psn,
             changes: changes.into_iter().map(Into::into).collect(),
+            unexpected: unexpected.into_iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<core::Difference> for CaptureDifference {
+    fn from(of: core::Difference) -> Self {
+        let core::Difference { field, at, expected } = of;
+        Self { field, at, expected }
     }
 }
 

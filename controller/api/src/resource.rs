@@ -85,6 +85,10 @@ pub enum Kind {
     WaitedFor,
     /// [`crate::capture::Capture`].
     Capture,
+    /// List of [`crate::capture::CaptureItem`].
+    CaptureList,
+    /// [`crate::capture::ExpectedPacket`].
+    ExpectedPacket,
     /// A list of [`crate::health::ProblemItem`].
     ProblemList,
     /// A list of [`crate::health::ProblemCodeItem`].

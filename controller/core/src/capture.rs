@@ -2,6 +2,7 @@
 //! One packet of a group, as every node of its tree saw it: where its frames are to be seen, those that were, and what each node changed.
 
 mod anatomy;
+mod expected;
 mod pcapng;
 
 use std::net::Ipv6Addr;
@@ -15,6 +16,7 @@ use canopy_units::{Monotonic, UnixTime};
 use crate::principal::Principal;
 
 pub use anatomy::{CapturedField, FieldChange, InnerHeaders, OuterHeaders};
+pub use expected::{Difference, ExpectedField, Headers, Outer};
 
 /// Places and frames of one capture that are kept: what a larger tree has besides is counted.
 pub const MAX_FRAMES: usize = 4096;
@@ -53,6 +55,8 @@ pub struct Place {
     pub seen: Seen,
     /// The place of the same packet before this one; `None` at the headend's arrival.
     pub before: Option<usize>,
+    /// Its headers as they have to be; `None` where they are not known.
+    pub expected: Option<Headers>,
 }
 
 /// What is seen at a place.
@@ -170,6 +174,15 @@ pub struct HopFrame {
     pub inner: InnerHeaders,
     /// What is different from the place before; nothing where that was not seen.
     pub changes: Vec<FieldChange>,
+    /// Where it is not as it has to be.
+    pub unexpected: Vec<Difference>,
+}
+
+impl CapturePlan {
+    /// The fields of a packet at each place as they have to be, in the order of the places.
+    pub fn expected(&self) -> impl Iterator<Item = (&Place, Vec<ExpectedField>)> {
+        self.places.iter().map(|place| (place, expected::fields(self, place)))
+    }
 }
 
 impl Capture {
@@ -209,12 +222,19 @@ impl Capture {
         }
     }
 
+    /// At how many places the packet was seen.
+    pub fn seen(&self) -> usize {
+        self.frames.iter().flatten().count() + self.elsewhere.len()
+    }
+
     /// Every place in order, then frames that are at none.
     pub fn hops(&self) -> Vec<Hop> {
+        let sent = self.frames.first().and_then(Option::as_ref);
         let planned = self.plan.places.iter().zip(&self.frames).map(|(place, frame)| {
             let before = place.before.and_then(|at| self.frames.get(at)?.as_ref());
             let frame = frame.as_ref().map(|frame| HopFrame {
                 changes: before.map(|before| anatomy::changes(before, frame, &self.plan, place)).unwrap_or_default(),
+                unexpected: expected::differences(place, frame, sent, self.psn.get()),
                 ..seen(frame)
             });
             let (node, port, peer) = (place.node.clone(), place.port.clone(), Some(place.peer.clone()));
@@ -237,7 +257,8 @@ impl Capture {
 }
 
 fn seen(frame: &CapturedFrame) -> HopFrame {
-    HopFrame { raw: frame.clone(), outer: anatomy::outer(frame), inner: anatomy::inner(frame), changes: Vec::new() }
+    let (outer, inner) = (anatomy::outer(frame), anatomy::inner(frame));
+    HopFrame { raw: frame.clone(), outer, inner, changes: Vec::new(), unexpected: Vec::new() }
 }
 
 /// The PSN to wait for of a source whose next one is `next` and that sends `rate` packets per second: what it will have reached in `lead`,

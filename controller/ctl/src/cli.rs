@@ -502,6 +502,9 @@ pub struct PacketArgs {
     /// How long to wait for a packet, for example 15s. One capture waits for 5s; without --psn others follow while the source sends.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
+    /// Show what the packet has to be at every place, from the programs of the nodes; nothing is captured.
+    #[arg(long, conflicts_with_all = ["psn", "pcapng"])]
+    pub expected: bool,
     /// Write the frames to this file as pcapng, with an interface for each node, port and direction.
     #[arg(long, value_name = "FILE")]
     pub pcapng: Option<std::path::PathBuf>,

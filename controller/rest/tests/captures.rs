@@ -81,6 +81,44 @@ async fn a_capture_is_armed_filled_and_read_as_json_and_pcapng() {
     assert!(file.1.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) && file.1.windows(74).any(|w| w == [0xAB; 74]));
 }
 
+/// Catches an expected packet that needs agents or a capture, and a list with captures of another group.
+#[tokio::test]
+async fn the_expected_packet_is_read_without_a_capture_and_captures_are_listed() {
+    let (api, _agents) = ready(canopy_model::capture::MINOR_VERSION).await;
+    let packet = api.get("/api/v1/groups/g1/packet").await.json();
+    let first = &packet["hops"][0];
+    assert_eq!(
+        (&packet["kind"], &first["node"], &first["direction"]),
+        (&json!("ExpectedPacket"), &json!("n1"), &json!("in"))
+    );
+    let last = packet["hops"].as_array().unwrap().last().unwrap().clone();
+    let dest_qp = last["fields"].as_array().unwrap().iter().find(|field| field["field"] == "destQp").unwrap().clone();
+    assert_eq!((&dest_qp["octets"], &dest_qp["value"]), (&json!("000011"), &json!("0x000011")));
+    assert_eq!(api.get("/api/v1/groups/g9/packet").await.problem().0, 404);
+
+    assert_eq!(api.get(CAPTURES).await.json()["items"], json!([]));
+    let id = arm(&api, json!({"psn": 77})).await.json()["id"].clone();
+    api.controller.captured("n1", vec![frame(id.as_str().unwrap(), "eth1")]);
+    let list = api.get(CAPTURES).await.json();
+    assert_eq!((&list["kind"], list["items"].as_array().unwrap().len()), (&json!("CaptureList"), 1));
+    let item = &list["items"][0];
+    assert_eq!(
+        (&item["id"], &item["psn"], &item["seen"], &item["state"]),
+        (&id, &json!(77), &json!(1), &json!("armed"))
+    );
+    assert_eq!(item["places"], packet["hops"].as_array().unwrap().len());
+    assert_eq!(api.get("/api/v1/groups/g9/captures").await.problem().0, 404);
+    // Octets of a frame that are not those of the programs.
+    let read = api.get(&format!("{CAPTURES}/{}", id.as_str().unwrap())).await.json();
+    let hop = read["hops"].as_array().unwrap().iter().find(|hop| !hop["frame"].is_null()).unwrap();
+    let unexpected = hop["frame"]["unexpected"].as_array().unwrap();
+    assert!(unexpected.iter().any(|d| d["field"] == "psn" && d["expected"] == "77"), "{unexpected:?}");
+    let other = json!({"apiVersion": "canopy/v1", "kind": "Group", "metadata": {"name": "g2"}, "spec": {}});
+    assert_eq!(api.send("POST", "/api/v1/groups", &[TYPE], other.to_string()).await.status, 201);
+    assert_eq!(api.get("/api/v1/groups/g2/captures").await.json()["items"], json!([]));
+    assert_eq!(api.get("/api/v1/groups/g2/packet").await.json()["hops"], json!([]), "no tree");
+}
+
 #[tokio::test]
 async fn one_capture_runs_at_a_time() {
     let (api, _agents) = ready(canopy_model::capture::MINOR_VERSION).await;

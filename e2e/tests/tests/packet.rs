@@ -130,6 +130,7 @@ fn every_hop(replication: &str) {
             changes.iter().all(|c| !c["why"].as_str().unwrap().starts_with("not expected")),
             "{place}: {changes:?}"
         );
+        assert_eq!(hop["frame"]["unexpected"], json!([]), "{place}: the programs have it otherwise");
         frames.push((place, head));
     }
     assert_eq!(tshark(&file), frames);

@@ -4,7 +4,7 @@ import type { ChartData } from "../lib/chart";
 
 let visibility: "visible" | "hidden" = "visible";
 const changes = new Set<() => void>();
-const { ChartFeed } = await (async () => {
+const { ChartFeed, RANGES, timeOf } = await (async () => {
   vi.stubGlobal("location", { origin: "http://canopy" });
   return import("./charts");
 })();
@@ -100,5 +100,26 @@ it("changes its state only if what is shown has other parts", async () => {
   // One that comes later gets what is there.
   feed.subscribe((found) => taken.push(found));
   expect(taken.length).toBe(1);
+  end();
+});
+
+// Catches a link to a moment that shows another one later, and steps that are no longer kept.
+it("what is frozen is read once, of a time that does not move", async () => {
+  expect(timeOf(RANGES["5m"], 10_000)).toEqual({ from: 9700, to: 10_000 });
+  expect(timeOf(RANGES["1h"], 10_000)).toEqual({ from: 6410, to: 10_000, step: 10 });
+  expect(timeOf(RANGES["5m"])).toEqual({ step: 1 });
+  let reads = 0;
+  const feed = new ChartFeed(() => ((reads += 1) === 1 ? Promise.reject(new Error("away")) : Promise.resolve(data("queue"))), null);
+  const end = feed.start();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect([reads, feed.state().phase]).toEqual([1, "failed"]);
+  // One that failed is read again when the tab is shown; what is there stays.
+  show("hidden");
+  show("visible");
+  await vi.advanceTimersByTimeAsync(60_000);
+  show("hidden");
+  show("visible");
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect([reads, feed.state().phase]).toEqual([2, "there"]);
   end();
 });

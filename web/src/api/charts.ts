@@ -22,11 +22,18 @@ export type SeriesName = NonNullable<operations["getCharts"]["parameters"]["quer
 export const RANGES = { "5m": { step: 1 }, "1h": { seconds: 3590, step: 10 } } as const satisfies Record<string, Range>;
 export type RangeName = keyof typeof RANGES;
 
+/** The time that is read, up to an instant in seconds since the Unix epoch; without one, up to now. */
+export function timeOf({ seconds, step }: Range, at?: number): { step?: number; from?: number; to?: number } {
+  // What was measured in steps of a second is kept for five minutes: then the controller chooses what it has.
+  if (at !== undefined) return { from: at - (seconds ?? 300), to: at, ...(step > 1 && { step }) };
+  return { step, ...(seconds && { from: Math.max(0, Math.floor(controllerNow() / 1e9) - seconds) }) };
+}
+
 /** Charts of an object; `null` if nothing is kept of it. */
-export async function charts(object: string, { seconds, step, series: only }: Range): Promise<ChartData | null> {
-  const from = seconds && Math.max(0, Math.floor(controllerNow() / 1e9) - seconds);
+export async function charts(object: string, range: Range, at?: number): Promise<ChartData | null> {
+  const only = range.series;
   try {
-    const found = await data(api.GET("/api/v1/charts", { params: { query: { object, step, ...(from && { from }), ...(only && { series: only }) } } }));
+    const found = await data(api.GET("/api/v1/charts", { params: { query: { object, ...timeOf(range, at), ...(only && { series: only }) } } }));
     const series = found.series.map(({ series: name, unit, points }) => ({ name, unit, points: points as [number, number][] }));
     return { start: found.startUnixNs / 1e9, step: found.stepSeconds, series };
   } catch (error) {
@@ -57,7 +64,8 @@ export class ChartFeed {
 
   constructor(
     private readonly read: () => Promise<ChartData | null>,
-    private readonly every: number,
+    /** Milliseconds between two reads; `null`: what is read does not change. */
+    private readonly every: number | null,
   ) {}
 
   readonly subscribe = (listener: (data: ChartData) => void): (() => void) => {
@@ -80,11 +88,12 @@ export class ChartFeed {
     const again = async () => {
       window.clearTimeout(this.timer);
       if (document.visibilityState === "hidden" || this.reading === run) return;
+      if (this.every === null && this.current.phase === "there") return;
       this.reading = run;
       await this.once(run);
       if (this.run !== run) return;
       this.reading = 0;
-      this.timer = window.setTimeout(() => void again(), this.every);
+      if (this.every !== null) this.timer = window.setTimeout(() => void again(), this.every);
     };
     const shown = () => void again();
     document.addEventListener("visibilitychange", shown);

@@ -8,7 +8,7 @@ import { ownCommit, setOwnCommit } from "./tab";
 import { controllerNow, note } from "../lib/clock";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
-import type { Action, AuditItem, Drain, Event, GroupPhase, GroupSample, IntentKind, Node, Problem, VersionedKind } from "./types";
+import type { Action, AuditItem, Drain, Event, GroupPhase, GroupSample, IntentKind, Node, Problem, Silence, VersionedKind } from "./types";
 
 export interface AuditPage {
   items: AuditItem[];
@@ -103,6 +103,21 @@ export const members = (name: string) =>
     queryFn: async () => (await data(api.GET("/api/v1/groups/{group}/members", { params: { path: { group: name } } }))).items,
   });
 
+/** The packet of a group as the programs of an epoch have it. */
+export const expectedPacket = (name: string, epoch: number) =>
+  queryOptions({
+    queryKey: ["expectedPacket", name, epoch],
+    queryFn: () => data(api.GET("/api/v1/groups/{group}/packet", { params: { path: { group: name } } })),
+    staleTime: 10_000,
+  });
+
+/** Captures of a group that are kept, the newest first. */
+export const captures = (name: string) =>
+  queryOptions({
+    queryKey: ["captures", name],
+    queryFn: async () => (await data(api.GET("/api/v1/groups/{group}/captures", { params: { path: { group: name } } }))).items,
+  });
+
 export const waitedFor = (name: string) =>
   queryOptions({
     queryKey: ["waitedFor", name],
@@ -173,6 +188,13 @@ export const topology = queryOptions({
 export const drains = queryOptions({
   queryKey: ["drains"],
   queryFn: async () => ((await data(api.GET("/api/v1/drains"))) as { items: Drain[] }).items,
+});
+
+/** Silences have no stream: they are read again when a page of an object is opened, and after a write. */
+export const silences = queryOptions({
+  queryKey: ["silences"],
+  queryFn: async () => ((await data(api.GET("/api/v1/silences"))) as { items: Silence[] }).items,
+  staleTime: REREAD,
 });
 
 /** The pending commit, or the last one. To be read only where there was one. */

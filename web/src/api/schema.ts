@@ -263,7 +263,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** The captures of a group that are kept, the newest first: of the last 32 of all groups. */
+        get: operations["listCaptures"];
         put?: never;
         /** Captures one packet of a group: the one with `psn`, or one that the source is about to send. One capture runs at a time. */
         post: operations["createCapture"];
@@ -322,6 +323,23 @@ export interface paths {
         post?: never;
         /** Leaves a group. */
         delete: operations["deleteMember"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/groups/{group}/packet": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a packet of a group has to be at every place that it passes, from the programs of the nodes. Nothing is captured for it. */
+        get: operations["getExpectedPacket"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1065,6 +1083,18 @@ export interface components {
             /** @description Who changed it, and why. */
             why: string;
         };
+        /** @description A field that is not as it has to be. */
+        CaptureDifference: {
+            /**
+             * Format: uint32
+             * @description Where it is in this frame.
+             */
+            at: number;
+            /** @description What it has to be. */
+            expected: string;
+            /** @description The field, or headers as a whole. */
+            field: string;
+        };
         /**
          * @description Whether a frame arrived or left.
          * @enum {string}
@@ -1123,6 +1153,8 @@ export interface components {
              * @description Its Traffic Class, with the ECN field.
              */
             trafficClass: number;
+            /** @description What is not as the programs of the nodes have it. */
+            unexpected: components["schemas"]["CaptureDifference"][];
         };
         /** @description A place where the packet is to be seen. */
         CaptureHop: {
@@ -1135,6 +1167,35 @@ export interface components {
             peer?: string | null;
             /** @description The port. */
             port: string;
+        };
+        /** @description A capture in a list. */
+        CaptureItem: {
+            /**
+             * Format: uint64
+             * @description When, nanoseconds since the Unix epoch.
+             */
+            armedUnixNs: number;
+            /** @description Who armed it. */
+            by: string;
+            /** @description Names the capture. */
+            id: string;
+            /**
+             * Format: uint64
+             * @description Places where it is to be seen.
+             */
+            places: number;
+            /**
+             * Format: uint32
+             * @description PSN of the packet, as the source sends it.
+             */
+            psn: number;
+            /**
+             * Format: uint64
+             * @description Frames that were seen.
+             */
+            seen: number;
+            /** @description How far it is. */
+            state: components["schemas"]["CaptureState"];
         };
         /** @description The encapsulation of a frame. */
         CaptureOuter: {
@@ -1767,6 +1828,57 @@ export interface components {
             host: string;
             /** @description Why, as text for operators. */
             reason: string;
+        };
+        /** @description A field as it has to be. */
+        ExpectedField: {
+            /**
+             * Format: uint32
+             * @description Where it is in the frame.
+             */
+            at: number;
+            /** @description The field. */
+            field: string;
+            /** @description Its octets in hexadecimal digits, with a dot for each digit that the packet decides. */
+            octets: string;
+            /** @description What that is. */
+            value: string;
+            /** @description Which node makes it other than at the place before, and why; empty where it stays. */
+            why: string;
+        };
+        /** @description A place, and the packet there. */
+        ExpectedHop: {
+            /** @description Whether it arrives there or leaves. */
+            direction: components["schemas"]["CaptureDirection"];
+            /** @description The fields behind the link-layer addresses, in the order of the frame. */
+            fields: components["schemas"]["ExpectedField"][];
+            /** @description The node. */
+            node: string;
+            /** @description Node or host at the far end. */
+            peer: string;
+            /** @description The port. */
+            port: string;
+        };
+        /** @description A packet of a group as it has to be at every place, from the programs of its nodes: no packet is captured for it. */
+        ExpectedPacket: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The group. */
+            group: string;
+            /** @description Every place of the tree in its order, headend first: at each node the arrival, then the copies. None without a tree. */
+            hops: components["schemas"]["ExpectedHop"][];
+            /**
+             * @description `ExpectedPacket`.
+             * @enum {string}
+             */
+            kind: "ExpectedPacket";
+            /**
+             * Format: uint64
+             * @description Places beyond the first 4096.
+             */
+            left: number;
         };
         /** @description Members of the problem document beyond RFC 9457's own. */
         Extensions: {
@@ -2774,6 +2886,23 @@ export interface components {
              * @enum {string}
              */
             kind: "AuditList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
+        List_CaptureItem: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["CaptureItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "CaptureList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
@@ -6626,6 +6755,82 @@ export interface operations {
             };
         };
     };
+    listCaptures: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description captures */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_CaptureItem"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such group */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     createCapture: {
         parameters: {
             query?: never;
@@ -7461,6 +7666,82 @@ export interface operations {
             };
             /** @description the store is full */
             507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getExpectedPacket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the packet at every place */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExpectedPacket"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such group */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -33,6 +33,8 @@ export interface Threshold {
 export interface Moment {
   at: number;
   label: string;
+  /** Its colour; without it, that of a failure. */
+  state?: "pending";
 }
 
 interface Unit {

@@ -12,4 +12,5 @@ it("names a drain after its target, as a label", () => {
 it("quotes what is copied to a shell", () => {
   expect(drainCommand({ node: "n4" }, "fan; rm -rf 'x'", true)).toBe(`canopyctl drain node n4 --reason 'fan; rm -rf '\\''x'\\''' --accept-loss`);
   expect(drainCommand({ link: "n1/eth1" }, "", false)).toBe("canopyctl drain link n1/eth1 --reason REASON");
+  expect(drainCommand({ node: "n4" }, "fan", false, "4h")).toBe("canopyctl drain node n4 --reason fan --for 4h");
 });

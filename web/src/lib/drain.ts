@@ -5,16 +5,18 @@ export type Target = { link: string } | { node: string };
 
 export const targetName = (target: Target): string => ("link" in target ? target.link : target.node);
 
-/** The target's name as a DNS-1123 label, as canopyctl makes it: an interface may have capitals and dots. */
-export function drainName(target: Target): string {
-  const [first = ""] = targetName(target).split("--");
+/** A name as a DNS-1123 label, of a link by its first end, as canopyctl makes it: an interface may have capitals and dots. */
+export function label(name: string): string {
+  const [first = ""] = name.split("--");
   return first.toLowerCase().replace(/[^a-z0-9]/g, "-");
 }
+
+export const drainName = (target: Target): string => label(targetName(target));
 
 /** A word for a shell. */
 export const quoted = (word: string): string => (/^[A-Za-z0-9_./:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 
-export function drainCommand(target: Target, reason: string, acceptLoss: boolean): string {
+export function drainCommand(target: Target, reason: string, acceptLoss: boolean, time = ""): string {
   const kind = "link" in target ? "link" : "node";
-  return `canopyctl drain ${kind} ${quoted(targetName(target))} --reason ${quoted(reason || "REASON")}${acceptLoss ? " --accept-loss" : ""}`;
+  return `canopyctl drain ${kind} ${quoted(targetName(target))} --reason ${quoted(reason || "REASON")}${acceptLoss ? " --accept-loss" : ""}${time && ` --for ${time}`}`;
 }

@@ -44,7 +44,7 @@ const ETHERNET = "020000000001020000000002" + "86dd";
 function frame(head: string, inner: string, innerAt: number, outer: boolean): CaptureFrame {
   const some = { source: "::", destination: "::", hopLimit: 0, trafficClass: 0, segmentsLeft: 1 };
   const none = { timeUnixNs: 0, lengthBytes: 0, source: "::", destination: "::", hopLimit: 0, trafficClass: 0, opcode: 4, destQp: 18, psn: 4711 };
-  return { ...none, head, inner, innerAt, outer: outer ? some : null, changes: [] };
+  return { ...none, head, inner, innerAt, outer: outer ? some : null, changes: [], unexpected: [] };
 }
 
 it("reads the fields of a plain frame with their places", () => {

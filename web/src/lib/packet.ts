@@ -2,16 +2,19 @@
 // A captured packet on its way to one receiver: the places that it passes, and the fields of each frame with their octets.
 import type { CaptureChange, CaptureFrame, CaptureHop } from "../api/types";
 
+/** A place of a captured or expected packet. */
+export type Placed = Pick<CaptureHop, "node" | "port" | "direction" | "peer">;
+
 /** Hosts that get a copy, in the order of the tree. */
-export function receivers(hops: readonly CaptureHop[]): string[] {
+export function receivers(hops: readonly Placed[]): string[] {
   const nodes = new Set(hops.map((hop) => hop.node));
   const peers = hops.filter((hop) => hop.direction === "out" && hop.peer && !nodes.has(hop.peer)).map((hop) => hop.peer ?? "");
   return [...new Set(peers)];
 }
 
 /** The places from the source to this host, in the order in which the packet passes them. */
-export function way(hops: readonly CaptureHop[], host: string): CaptureHop[] {
-  const places: CaptureHop[] = [];
+export function way<T extends Placed>(hops: readonly T[], host: string): T[] {
+  const places: T[] = [];
   let to = host;
   // A tree has no circle; an answer might.
   for (let left = hops.length; left > 0; left -= 1) {
@@ -25,7 +28,7 @@ export function way(hops: readonly CaptureHop[], host: string): CaptureHop[] {
 }
 
 /** "n4/eth1 in". */
-export const place = (hop: CaptureHop): string => `${hop.node}/${hop.port} ${hop.direction}`;
+export const place = (hop: Placed): string => `${hop.node}/${hop.port} ${hop.direction}`;
 
 /** A field of a frame: where its octets are, and what it reads as. */
 export interface Field {

@@ -2,23 +2,26 @@
 // One group: where its data is, who is behind, and what it was given.
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useCallback, useRef } from "react";
+import { useCallback, useRef, useState } from "react";
 import * as queries from "../api/queries";
-import type { Group, Member, Problem } from "../api/types";
+import type { Group, Problem } from "../api/types";
 import { count, counted, rate } from "../lib/format";
 import { psn } from "../lib/psn";
 import { ofCondition, ofPhase } from "../lib/state";
 import { Age } from "../ui/Age";
 import { Command, Mono } from "../ui/Command";
-import { Empty, Loaded, Page } from "../ui/Page";
+import { Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
-import { RangeSelect } from "./charts/RangeSelect";
+import { OverTime } from "./charts/OverTime";
+import { Members } from "./group/Members";
 import { Packet } from "./group/Packet";
 import { Race } from "./group/Race";
 import { Tree } from "./group/Tree";
 import { Waited } from "./group/Waited";
-import { Table, type Column } from "../ui/Table";
+import { DeleteGroup } from "./groups/DeleteGroup";
+import { GroupDialog } from "./groups/GroupDialog";
+import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/groups/$group");
 const NONE: readonly Problem[] = [];
@@ -45,9 +48,11 @@ export function GroupPage() {
 function Detail({ group }: { group: Group }) {
   const { name } = group.metadata;
   const { phase, reason, delivery } = group.status;
-  const members = useQuery(queries.members(name));
   const problems = useQuery(queries.problems).data ?? NONE;
-  const { range } = route.useSearch();
+  // What is edited stays as it was when the form was opened.
+  const [edited, setEdited] = useState<Group | null>(null);
+  const [deleting, setDeleting] = useState(false);
+  const search = route.useSearch();
   const navigate = route.useNavigate();
   const lines = useRef<SVGSVGElement>(null);
   const onPath = useCallback((path: readonly string[], rates: ReadonlyMap<string, number>) => {
@@ -60,7 +65,20 @@ function Detail({ group }: { group: Group }) {
     }
   }, []);
   return (
-    <Page title={name} tab={`${name}: ${phase}`} aside={<StateWord state={ofPhase(phase)}>{phase}</StateWord>}>
+    <Page
+      title={name}
+      tab={`${name}: ${phase}`}
+      aside={
+        <>
+          <StateWord state={ofPhase(phase)}>{phase}</StateWord>
+          <button type="button" onClick={() => setEdited(group)}>Edit…</button>
+          <button type="button" onClick={() => setDeleting(true)}>Delete…</button>
+          <SilenceButton kind="group" name={name} />
+        </>
+      }
+    >
+      {edited && <GroupDialog of={edited} onClose={() => setEdited(null)} />}
+      {deleting && <DeleteGroup name={name} onClose={() => setDeleting(false)} />}
       <p>
         {reason ? `${phase}: ${reason}. ` : phase === "Ready" ? "Every node of the tree confirmed its program. " : ""}
         {delivery ? (
@@ -72,28 +90,18 @@ function Detail({ group }: { group: Group }) {
           <span className="faint">The headend has not reported yet.</span>
         )}
       </p>
+      <SilencesOf kind="group" name={name} />
       <h2>Tree</h2>
       <Tree group={group} problems={problems} lines={lines} />
       <h2>Race</h2>
       <Race group={group} onPath={onPath} />
       <h2>Waited for</h2>
       <Waited group={name} />
-      <div className="section-head">
-        <h2>Over time</h2>
-        <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
-      </div>
-      <Charts object={`group/${name}`} range={range} plans={CHARTS} />
-      <Packet key={name} group={name} />
-      <h2>Members</h2>
-      <Loaded query={members}>
-        {(list) =>
-          list.length ? (
-            <Table label="Members" columns={MEMBERS} rows={list} rowKey={(m) => m.spec.host} />
-          ) : (
-            <Empty command={`canopyctl apply -f member.yaml`}>No host has joined yet; applications join by canopy-host.</Empty>
-          )
-        }
-      </Loaded>
+      <OverTime title="Over time" of={{ kind: "group", name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
+        {(time) => <Charts object={`group/${name}`} time={time} plans={CHARTS} />}
+      </OverTime>
+      <Packet key={name} group={name} epoch={group.status.epoch} />
+      <Members group={group} />
       <div className="columns">
         <Conditions group={group} />
         <Facts group={group} />
@@ -101,16 +109,6 @@ function Detail({ group }: { group: Group }) {
     </Page>
   );
 }
-
-const MEMBERS: readonly Column<Member>[] = [
-  { name: "Host", width: "minmax(6rem, 1fr)", cell: (m) => m.spec.host, sort: (m) => m.spec.host },
-  { name: "Role", width: "5.5rem", cell: (m) => m.spec.role, sort: (m) => m.spec.role },
-  { name: "Node", width: "minmax(7rem, 1fr)", cell: (m) => `${m.status.node}/${m.status.port}`, sort: (m) => `${m.status.node}/${m.status.port}` },
-  { name: "State", width: "minmax(5rem, 1fr)", cell: (m) => (m.status.ended ? "session ended" : m.status.late ? "late" : "in time"), sort: (m) => Number(m.status.late) },
-  { name: "QPN", width: "6rem", right: true, wide: true, cell: (m) => <Mono>{m.spec.qpn}</Mono> },
-  { name: "Address", width: "minmax(9rem, 1.5fr)", wide: true, cell: (m) => <Mono>{m.status.address}</Mono> },
-  { name: "Receiver list", width: "7rem", wide: true, cell: (m) => m.status.encoding ?? "–" },
-];
 
 function Conditions({ group }: { group: Group }) {
   return (

@@ -2,7 +2,7 @@
 // Which of my groups need me?
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useCallback, useEffect, useMemo } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Group, GroupPhase } from "../api/types";
 import { count } from "../lib/format";
@@ -11,6 +11,7 @@ import { Age } from "../ui/Age";
 import { Empty, ErrorNote, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
+import { GroupDialog } from "./groups/GroupDialog";
 
 /** Up to so many groups are read whole, so that filters and sorting are of all of them. */
 const WHOLE = 2000;
@@ -68,8 +69,10 @@ export function Groups() {
     [loaded, phase, text],
   );
   const filtered = Boolean(phase || text);
+  const [creating, setCreating] = useState(false);
   return (
-    <Page title="Groups" tab="Groups">
+    <Page title="Groups" tab="Groups" aside={<button type="button" onClick={() => setCreating(true)}>Create…</button>}>
+      {creating && <GroupDialog onClose={() => setCreating(false)} />}
       {query.error && <ErrorNote error={query.error} />}
       <div className="tools">
         <input

@@ -10,6 +10,7 @@ import { Command, Mono } from "../ui/Command";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
+import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/hosts/$host");
 
@@ -32,7 +33,8 @@ function Detail({ host }: { host: Host }) {
   const { metadata, spec, status } = host;
   const more = status.sources + status.receivers - status.groups.length;
   return (
-    <Page title={metadata.name} tab={`${metadata.name}: ${status.port}`} aside={<StateWord state={ofPort(status.port)}>port {status.port.toLowerCase()}</StateWord>}>
+    <Page title={metadata.name} tab={`${metadata.name}: ${status.port}`} aside={<><StateWord state={ofPort(status.port)}>port {status.port.toLowerCase()}</StateWord><SilenceButton kind="host" name={metadata.name} /></>}>
+      <SilencesOf kind="host" name={metadata.name} />
       <ProblemsOf kind="port" name={`${spec.node}/${spec.port}`} />
       {status.reason && <p className={ofPort(status.port)}>{status.reason}</p>}
       <dl className="facts">

@@ -3,7 +3,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link as To } from "@tanstack/react-router";
 import { useMemo, useState, type ReactNode } from "react";
-import type { RangeName } from "../api/charts";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
 import { bytes, count, counted, permille, rate, span } from "../lib/format";
@@ -14,9 +13,10 @@ import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
 import { Charts } from "./charts/Charts";
 import { linkCharts } from "./charts/linkCharts";
-import { RangeSelect } from "./charts/RangeSelect";
+import { OverTime, type ChartTime } from "./charts/OverTime";
 import { DrainDialog } from "./drains/DrainDialog";
 import { byObject, stateOf } from "./Links";
+import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/links/$node/$port");
 
@@ -42,7 +42,7 @@ export function LinkPage() {
 const dash = <T,>(value: T | null | undefined, write: (value: T) => string): string => (value === null || value === undefined ? "–" : write(value));
 
 function Detail({ link, back }: { link: Link; back: Link | undefined }) {
-  const { range } = route.useSearch();
+  const search = route.useSearch();
   const navigate = route.useNavigate();
   const { spec, status, metadata } = link;
   const { congestion, loss, rtt, thresholds } = status;
@@ -60,10 +60,12 @@ function Detail({ link, back }: { link: Link; back: Link | undefined }) {
           <StateWord state={state}>{word}</StateWord>
           <button type="button" disabled={!betweenNodes} onClick={() => setDraining(true)}>Drain…</button>
           {!betweenNodes && <span className="faint">A link to a host cannot be drained: the host has no other.</span>}
+          {betweenNodes && <SilenceButton kind="link" name={spec.link} />}
         </>
       }
     >
       {draining && <DrainDialog target={{ link: spec.link }} onClose={() => setDraining(false)} />}
+      <SilencesOf kind="link" name={spec.link} />
       <ProblemsOf kind="link" name={spec.link} />
       <ProblemsOf kind="port" name={metadata.name} />
       <div className="columns">
@@ -102,26 +104,26 @@ function Detail({ link, back }: { link: Link; back: Link | undefined }) {
           <dd><Command line={`canopyctl describe link ${metadata.name}`} /></dd>
         </Facts>
       </div>
-      <div className="section-head">
-        <h2>Over time</h2>
-        <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
-      </div>
-      <div className="columns">
-        <Direction link={link} range={range} />
-        {back && <Direction link={back} range={range} />}
-      </div>
+      <OverTime title="Over time" of={{ kind: "link", name: spec.link }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
+        {(time) => (
+          <div className="columns">
+            <Direction link={link} time={time} />
+            {back && <Direction link={back} time={time} />}
+          </div>
+        )}
+      </OverTime>
     </Page>
   );
 }
 
-function Direction({ link, range }: { link: Link; range: RangeName | undefined }) {
+function Direction({ link, time }: { link: Link; time: ChartTime }) {
   const { metadata, spec, status } = link;
   const plans = useMemo(() => linkCharts(status.thresholds), [status.thresholds]);
   return (
     <section aria-label={`${metadata.name} to ${spec.to}, over time`}>
       <h3>{metadata.name} to {spec.to}</h3>
       {status.reason && <p className="faint">Its queue, bytes and marks are not measured: {status.reason}</p>}
-      <Charts object={`link/${metadata.name}`} range={range} plans={plans} of={metadata.name} className="" />
+      <Charts object={`link/${metadata.name}`} time={time} plans={plans} of={metadata.name} className="" />
     </section>
   );
 }

@@ -14,8 +14,9 @@ import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
-import { RangeSelect } from "./charts/RangeSelect";
+import { OverTime } from "./charts/OverTime";
 import { DrainDialog } from "./drains/DrainDialog";
+import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/nodes/$node");
 const CHARTS: readonly Plan[] = [{ title: "Drops for any reason", unit: "perSecond", lines: [{ series: "drops", label: "packets" }] }];
@@ -42,7 +43,7 @@ function Detail({ node }: { node: Node }) {
   const { spec, status, metadata } = node;
   const [state, word] = syncWord(node);
   const [draining, setDraining] = useState(false);
-  const { range } = route.useSearch();
+  const search = route.useSearch();
   const navigate = route.useNavigate();
   const telemetry = useQuery(queries.nodeTelemetry(metadata.name)).data;
   return (
@@ -53,10 +54,12 @@ function Detail({ node }: { node: Node }) {
         <>
           <StateWord state={state}>{word}</StateWord>
           <button type="button" onClick={() => setDraining(true)}>Drain…</button>
+          <SilenceButton kind="node" name={metadata.name} />
         </>
       }
     >
       {draining && <DrainDialog target={{ node: metadata.name }} onClose={() => setDraining(false)} />}
+      <SilencesOf kind="node" name={metadata.name} />
       <ProblemsOf kind="node" name={metadata.name} />
       <div className="columns">
         <section aria-label="State">
@@ -122,11 +125,9 @@ function Detail({ node }: { node: Node }) {
           </tbody>
         </table>
       </div>
-      <div className="section-head">
-        <h2>Drops over time</h2>
-        <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
-      </div>
-      <Charts object={`node/${metadata.name}`} range={range} plans={CHARTS} />
+      <OverTime title="Drops over time" of={{ kind: "node", name: metadata.name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
+        {(time) => <Charts object={`node/${metadata.name}`} time={time} plans={CHARTS} />}
+      </OverTime>
       <h2>Drops that belong to no group</h2>
       {telemetry?.drops.length ? (
         <table className="plain">

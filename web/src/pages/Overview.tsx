@@ -7,10 +7,12 @@ import type { DomainStatus, Problem } from "../api/types";
 import { count, counted } from "../lib/format";
 import { ofPhase, PHASE_ORDER } from "../lib/state";
 import { Command } from "../ui/Command";
-import { Empty, Loaded, Page } from "../ui/Page";
+import { Loaded, Page } from "../ui/Page";
 import { ProblemSentence } from "../ui/ProblemSentence";
 import { Shape, StateWord } from "../ui/State";
+import { FirstSteps } from "./overview/FirstSteps";
 import { Fleet } from "./overview/Fleet";
+import { SinceVisit } from "./overview/SinceVisit";
 import { Acknowledge } from "./silences/Acknowledge";
 
 /** Root problems on this page; more are counted. */
@@ -23,6 +25,7 @@ export function Overview() {
   const problems = useQuery(queries.problems);
   return (
     <Page title="Overview" tab={tab(problems.data)}>
+      <SinceVisit />
       <Loaded query={problems}>{(list) => <Causes problems={list} status={status.data} />}</Loaded>
       <Loaded query={status}>{(domain) => <Totals domain={domain} />}</Loaded>
     </Page>
@@ -72,9 +75,7 @@ function Totals({ domain }: { domain: DomainStatus }) {
   const readiness = useQuery(queries.readiness).data ?? [];
   // The list of a large fabric is too much for one line of text.
   const links = useQuery({ ...queries.links, enabled: domain.links > 0 && domain.links <= LINKS }).data ?? [];
-  if (domain.nodes === 0) {
-    return <Empty command="canopyctl apply -f topology.yaml">There is no topology yet: the network has to be declared first.</Empty>;
-  }
+  if (domain.nodes === 0) return <FirstSteps domain={domain} />;
   const reported = links.filter((link) => (link.status.congestion?.reportedAgoNs ?? Infinity) < 5e9).length;
   const probed = links.filter((link) => (link.status.loss?.requests ?? 0) > 0).length;
   const store = readiness.find((line) => line.includes("store:"));
@@ -97,24 +98,26 @@ function Totals({ domain }: { domain: DomainStatus }) {
           <Total name="Hosts" value={domain.hosts} />
         </dl>
         <Fleet />
-        <h2>Groups by phase</h2>
         {total === 0 ? (
-          <Empty command="canopyctl apply -f group.yaml">There is no group yet.</Empty>
+          <FirstSteps domain={domain} />
         ) : (
-          <dl className="totals">
-            {PHASE_ORDER.filter((phase) => domain.groups[phase]).map((phase) => (
-              <div key={phase}>
-                <dt>
-                  <StateWord state={ofPhase(phase)}>{phase}</StateWord>
-                </dt>
-                <dd className="num">
-                  <Link to="/groups" search={{ phase }}>
-                    {count(domain.groups[phase] ?? 0)}
-                  </Link>
-                </dd>
-              </div>
-            ))}
-          </dl>
+          <>
+            <h2>Groups by phase</h2>
+            <dl className="totals">
+              {PHASE_ORDER.filter((phase) => domain.groups[phase]).map((phase) => (
+                <div key={phase}>
+                  <dt>
+                    <StateWord state={ofPhase(phase)}>{phase}</StateWord>
+                  </dt>
+                  <dd className="num">
+                    <Link to="/groups" search={{ phase }}>
+                      {count(domain.groups[phase] ?? 0)}
+                    </Link>
+                  </dd>
+                </div>
+              ))}
+            </dl>
+          </>
         )}
       </section>
     </>

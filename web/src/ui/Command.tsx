@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 import { useState } from "react";
 
-/** A command that does the same as what is shown, to copy. */
-export function Command({ line }: { line: string }) {
+/** Copies a text; whether it was copied just now. */
+function useCopy(text: string | (() => string)): [boolean, () => Promise<void>] {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
-    await navigator.clipboard.writeText(line);
+    await navigator.clipboard.writeText(typeof text === "string" ? text : text());
     setCopied(true);
     window.setTimeout(() => setCopied(false), 1500);
   };
+  return [copied, copy];
+}
+
+/** Copies a text that is too long to be shown, or is made when it is copied. */
+export function CopyButton({ text, label }: { text: string | (() => string); label: string }) {
+  const [copied, copy] = useCopy(text);
+  return (
+    <button type="button" onClick={() => void copy()}>
+      {copied ? "Copied" : label}
+    </button>
+  );
+}
+
+/** A command that does the same as what is shown, to copy. */
+export function Command({ line }: { line: string }) {
+  const [copied, copy] = useCopy(line);
   return (
     <span className="command">
       <code>{line}</code>

@@ -20,15 +20,16 @@ export function Page({ title, tab, aside, children }: { title: ReactNode; tab: s
   );
 }
 
-/** An error with its code; what was read before stays on the page, under it. */
-export function ErrorNote({ error }: { error: unknown }) {
+/** An error with its code; what was read before stays on the page, under it. `except`: fields whose errors are shown elsewhere. */
+export function ErrorNote({ error, except = [] }: { error: unknown; except?: readonly string[] }) {
   if (!error) return null;
   const document = error instanceof ApiError ? error.document : undefined;
+  const fields = document?.errors?.filter(({ field }) => !except.includes(field));
   return (
     <div role="alert" className="note failed">
       <strong>{document?.title ?? "No answer"}</strong> {error instanceof Error ? error.message : String(error)}
       {document && <code className="faint"> {document.code}</code>}
-      {document?.errors?.map((field) => (
+      {fields?.map((field) => (
         <div key={field.field}>
           <code>{field.field}</code>: {field.detail}
         </div>

@@ -171,18 +171,21 @@ function moments({ ctx, bbox, scales, valToPos }: uPlot, instants: readonly Mome
   const ratio = devicePixelRatio;
   ctx.save();
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
-  for (const { at, label } of instants) {
+  for (const { at, label, state = "failed" } of instants) {
     if (at < (scales["x"]?.min ?? Infinity) || at > (scales["x"]?.max ?? -Infinity)) continue;
     const x = Math.round(valToPos(at, "x", true)) + 0.5;
     ctx.lineWidth = ratio;
-    ctx.strokeStyle = colour("--failed");
+    ctx.strokeStyle = colour(`--${state}`);
+    ctx.setLineDash(state === "failed" ? [] : [2 * ratio, 3 * ratio]);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
-    ctx.textAlign = "left";
-    ctx.fillStyle = colour("--failed");
-    ctx.fillText(label, x + 4 * ratio, bbox.top + 11 * ratio);
+    // At the end of the chart its name is on the other side.
+    const isLast = x + 4 * ratio + ctx.measureText(label).width > bbox.left + bbox.width;
+    ctx.textAlign = isLast ? "right" : "left";
+    ctx.fillStyle = colour(`--${state}`);
+    ctx.fillText(label, x + (isLast ? -4 : 4) * ratio, bbox.top + 11 * ratio);
   }
   ctx.restore();
 }

@@ -23,10 +23,12 @@ interface Props {
   /** Lists that are other ones afterwards. */
   changes: readonly string[];
   onClose: () => void;
+  /** After it was done. */
+  onDone?: () => void | Promise<void>;
   children?: ReactNode;
 }
 
-export function CheckedDialog({ title, name, command, action, send, changes, onClose, children }: Props) {
+export function CheckedDialog({ title, name, command, action, send, changes, onClose, onDone, children }: Props) {
   const cache = useQueryClient();
   const check = useQuery({ queryKey: ["check", name, command], queryFn: async () => (await send(true)) as DryRun, staleTime: 0, gcTime: 0, retry: false });
   const plan = check.data?.plan;
@@ -39,6 +41,7 @@ export function CheckedDialog({ title, name, command, action, send, changes, onC
     onSuccess: async () => {
       for (const key of changes) await cache.invalidateQueries({ queryKey: [key] });
       onClose();
+      await onDone?.();
     },
   });
   const why = check.isPending ? "The controller is asked what that does." : check.error ? "The controller refuses it." : isNothing ? "Nothing would change." : "";

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{CapturePlan, Listed, Place, Seen};
 
-const ETHERNET: usize = 14;
+pub(super) const ETHERNET: usize = 14;
 /// Both link-layer addresses.
 const MACS: usize = 12;
-const IPV6: usize = 40;
+pub(super) const IPV6: usize = 40;
 const SEGMENTS_LEFT: usize = ETHERNET + IPV6 + 3;
 
 /// The encapsulation.
@@ -141,7 +141,7 @@ fields! {
 use CapturedField as Field;
 
 /// Where the fields of an outer IPv6 header are, without a hole.
-const OUTER: [(Field, Range<usize>); 7] = [
+pub(super) const OUTER: [(Field, Range<usize>); 7] = [
     (Field::OuterTrafficClass, 0..2),
     (Field::OuterFlowLabel, 2..4),
     (Field::OuterPayloadLength, 4..6),
@@ -151,7 +151,7 @@ const OUTER: [(Field, Range<usize>); 7] = [
     (Field::OuterDestination, 24..40),
 ];
 /// Where the fields of IPv6, UDP and BTH are, without a hole.
-const PLAIN: [(Field, Range<usize>); 18] = [
+pub(super) const PLAIN: [(Field, Range<usize>); 18] = [
     (Field::TrafficClass, 0..2),
     (Field::FlowLabel, 2..4),
     (Field::PayloadLength, 4..6),
@@ -247,7 +247,7 @@ fn outer_octets(frame: &CapturedFrame) -> &[u8] {
 }
 
 /// Which node changes the field at this place, and why; or that nothing of Canopy does.
-fn why(field: Field, plan: &CapturePlan, place: &Place) -> String {
+pub(super) fn why(field: Field, plan: &CapturePlan, place: &Place) -> String {
     let is_headend = place.node == plan.headend;
     let peer = &place.peer;
     match (&place.seen, field) {

@@ -9,7 +9,7 @@ use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
 
 use super::state::State;
-use crate::capture::{CapturePlan, Listed, Place, Seen};
+use crate::capture::{CapturePlan, Headers, Listed, Place, Seen};
 use crate::resource::Group;
 
 /// The places of a group's tree, up to the node that has more than `most` before it; `None` if it has no tree.
@@ -41,29 +41,35 @@ pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CaptureP
         }
         let captures = node.connected && node.status.as_ref().is_some_and(|s| s.minor_version >= MINOR_VERSION);
         if captures { &mut plan.able } else { &mut plan.unable }.push(spec.base.name.clone());
-        let place = |port, seen, before| {
+        let place = |port, seen, before, expected| {
             let (port, peer) = port_and_peer(spec, port);
-            Place { node: spec.base.name.clone(), port, peer, seen, before }
+            Place { node: spec.base.name.clone(), port, peer, seen, before, expected }
         };
         let input = program.headend.as_ref().map_or(program.upstream.port, |h| h.source_port);
-        plan.places.push(place(input, Seen::Arrival, sent[position]));
+        let arrives = match sent[position] {
+            Some(at) => plan.places[at].expected.clone(),
+            None => program.headend.as_ref().map(|_| Headers::sent(program)),
+        };
+        plan.places.push(place(input, Seen::Arrival, sent[position], arrives.clone()));
         let arrival = plan.places.len() - 1;
         let mut children = tree_node.children.iter();
         for branch in &program.branches {
-            let seen = match branch.kind {
+            let (seen, leaves) = match branch.kind {
                 BranchKind::Node { sid } => {
                     if let Some(child) = children.next() {
                         sent[*child] = Some(plan.places.len());
                     }
-                    Seen::ToNode { sid }
+                    (Seen::ToNode { sid }, arrives.as_ref().and_then(|h| h.to_node(program, &spec.base, sid)))
                 }
-                BranchKind::Receiver { .. } => {
+                BranchKind::Receiver { qpn, .. } => {
                     let entry = listed.get(&(spec.base.node_address, branch.address));
                     let listed = entry.map_or(Listed::Provisioned, |entry| Listed::Tlv(*entry));
-                    Seen::ToReceiver { address: branch.address, listed }
+                    let is_late = branch.at_boundary || branch.start.is_some();
+                    let copy = arrives.as_ref().map(|h| h.to_receiver(program, branch.address, qpn, is_late));
+                    (Seen::ToReceiver { address: branch.address, listed }, copy)
                 }
             };
-            plan.places.push(place(branch.port, seen, Some(arrival)));
+            plan.places.push(place(branch.port, seen, Some(arrival), leaves));
         }
     }
     Some(plan)

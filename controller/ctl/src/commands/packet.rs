@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use canopy_controller_api::capture::{
     Capture, CaptureChange, CaptureDirection, CaptureFrame, CaptureHop, CaptureOuter, CaptureRequest, CaptureState,
+    ExpectedHop, ExpectedPacket,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -31,7 +32,11 @@ const PRINTED: usize = 8;
 /// # Errors
 /// The controller cannot be reached or refused it, no packet passed, or the file cannot be written.
 pub async fn run(client: &Client, args: &PacketArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let path = format!("/api/v1/groups/{}/captures", segment("group", &args.group)?);
+    let group = segment("group", &args.group)?;
+    if args.expected {
+        return expected(client, args, &format!("/api/v1/groups/{group}/packet"), out).await;
+    }
+    let path = format!("/api/v1/groups/{group}/captures");
     let doing = format!("capturing a packet of group {}", args.group);
     let (answer, capture) = capture(client, args, &path, &doing).await?;
     if !capture.hops.iter().any(|hop| hop.frame.is_some()) {
@@ -43,6 +48,35 @@ pub async fn run(client: &Client, args: &PacketArgs, out: &mut dyn Write) -> Res
         std::fs::write(file, octets).map_err(failed)?;
     }
     if args.output == PacketOutput::Json { json(out, &answer) } else { write(&capture, out) }
+}
+
+/// What the packet has to be at every place.
+async fn expected(client: &Client, args: &PacketArgs, path: &str, out: &mut dyn Write) -> Result<(), Failure> {
+    let doing = format!("reading the packet of group {}", args.group);
+    let octets = client.octets(&doing, path).await?;
+    if args.output == PacketOutput::Json {
+        return json(out, &parse::<Value>(&doing, &octets)?);
+    }
+    let packet: ExpectedPacket = parse(&doing, &octets)?;
+    if packet.hops.is_empty() {
+        writeln!(out, "group {} has no tree: no packet can pass", text(&packet.group))?;
+    }
+    for hop in &packet.hops {
+        let ExpectedHop { node, port, peer, fields, .. } = hop;
+        let (to, leaves) = match hop.direction {
+            CaptureDirection::In => ("from", "in"),
+            CaptureDirection::Out => ("to", "out"),
+        };
+        writeln!(out, "{}/{} {leaves}, {to} {}", text(node), text(port), text(peer))?;
+        let rows =
+            fields.iter().map(|field| vec![format!("  {}", text(field.field)), text(&field.value), text(&field.why)]);
+        table(out, &[], rows.collect())?;
+        writeln!(out)?;
+    }
+    if packet.left > 0 {
+        writeln!(out, "{} more places are left out", packet.left)?;
+    }
+    Ok(())
 }
 
 /// Captures a packet, and another one while the source sends and none was seen: its rate rises and falls.
@@ -122,6 +156,12 @@ fn write(capture: &Capture, out: &mut dyn Write) -> Result<(), Failure> {
             vec![format!("  {}", text(change.field)), values, text(&change.why)]
         });
         table(out, &[], rows.collect())?;
+    }
+    for hop in &capture.hops {
+        for difference in hop.frame.iter().flat_map(|frame| &frame.unexpected) {
+            let (node, port, expected) = (text(&hop.node), text(&hop.port), text(&difference.expected));
+            writeln!(out, "\n{node}/{port} {}: {} is not {expected}", direction(hop), text(difference.field))?;
+        }
     }
     if capture.left > 0 {
         writeln!(out, "\n{} more places or frames are left out", capture.left)?;

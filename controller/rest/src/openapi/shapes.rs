@@ -19,7 +19,7 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 35] = [
+const ANSWERS: [(&str, Kind); 37] = [
     ("List_Revocation", Kind::RevocationList),
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
@@ -45,6 +45,8 @@ const ANSWERS: [(&str, Kind); 35] = [
     ("NodeSample", Kind::NodeTelemetry),
     ("WaitedFor", Kind::WaitedFor),
     ("Capture", Kind::Capture),
+    ("List_CaptureItem", Kind::CaptureList),
+    ("ExpectedPacket", Kind::ExpectedPacket),
     ("Charts", Kind::Charts),
     ("List_ProblemItem", Kind::ProblemList),
     ("List_ProblemCodeItem", Kind::ProblemCodeList),

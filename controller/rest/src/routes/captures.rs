@@ -12,8 +12,11 @@ use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::captures::{CaptureError, CaptureNow};
-use canopy_controller_api::capture::{Capture, CaptureFormat, CaptureQuery, CaptureRequest};
+use canopy_controller_api::capture::{
+    Capture, CaptureFormat, CaptureItem, CaptureQuery, CaptureRequest, ExpectedPacket,
+};
 use canopy_controller_api::problem::Problem;
+use canopy_controller_api::{Kind, List};
 use canopy_model::FieldError;
 use canopy_model::capture::MAX_WITHIN;
 use canopy_model::ids::Psn;
@@ -46,6 +49,29 @@ pub(crate) async fn create(
     let shown = resource(&armed);
     let location = format!("/api/v1/groups/{group}/captures/{}", shown.id);
     Ok((StatusCode::CREATED, [(LOCATION, location)], Json(shown)).into_response())
+}
+
+/// The captures of a group that are kept, the newest first: of the last 32 of all groups.
+#[utoipa::path(get, path = "/api/v1/groups/{group}/captures", tag = "groups", operation_id = "listCaptures", params(("group" = String, Path)),
+    responses((status = 200, body = List<CaptureItem>, description = "captures"), (status = 404, body = Problem, description = "no such group")))]
+pub(crate) async fn list(
+    State(controller): State<Controller>,
+    ApiPath(group): ApiPath<String>,
+) -> Result<Response, ApiError> {
+    let kept = controller.captures_of(&group).ok_or_else(|| ApiError::not_found("group", &group))?;
+    let items = kept.iter().map(|now| CaptureItem::new(&now.capture, now.state)).collect();
+    Ok(([(CACHE_CONTROL, "no-store")], Json(List::new(Kind::CaptureList, items))).into_response())
+}
+
+/// What a packet of a group has to be at every place that it passes, from the programs of the nodes. Nothing is captured for it.
+#[utoipa::path(get, path = "/api/v1/groups/{group}/packet", tag = "groups", operation_id = "getExpectedPacket", params(("group" = String, Path)),
+    responses((status = 200, body = ExpectedPacket, description = "the packet at every place"), (status = 404, body = Problem, description = "no such group")))]
+pub(crate) async fn expected(
+    State(controller): State<Controller>,
+    ApiPath(group): ApiPath<String>,
+) -> Result<Json<ExpectedPacket>, ApiError> {
+    let plan = controller.expected_packet(&group).ok_or_else(|| ApiError::not_found("group", &group))?;
+    Ok(Json(ExpectedPacket::new(group, plan.as_ref())))
 }
 
 /// A capture as it is now. With `format=pcapng` the frames that are there, with one interface for each node, port and direction.

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes a link or node out of service. The controller checks it first, without changing anything; what it answers is shown, then confirmed.
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+// Takes a link or node out of service.
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, ApiError, data } from "../../api/client";
-import type { DryRun } from "../../api/types";
+import { api, data } from "../../api/client";
+import { controllerNow } from "../../lib/clock";
 import { drainCommand, drainName, targetName, type Target } from "../../lib/drain";
-import { Command } from "../../ui/Command";
-import { Dialog } from "../../ui/Dialog";
-import { ErrorNote } from "../../ui/Page";
-import { Effects } from "../../write/Effects";
-import { WithinCommit } from "../../write/WithinCommit";
+import { endsAt, TIMES } from "../../lib/silence";
+import { SelectField, TextField } from "../../write/Field";
+import { WriteDialog } from "../../write/WriteDialog";
 
 const REASON_BYTES = 1024;
 
@@ -22,109 +19,53 @@ interface Props {
 export function DrainDialog({ target, onClose }: Props) {
   const [reason, setReason] = useState("");
   const [acceptLoss, setAcceptLoss] = useState(false);
-  const cache = useQueryClient();
+  // An instant, not how long: what was checked is what is written a moment later.
+  const [end, setEnd] = useState<{ time: string; until?: string }>({ time: "" });
   const navigate = useNavigate();
-  const post = (dryRun: boolean, plan?: string) =>
+  const choose = (time: string) => {
+    const seconds = TIMES.find((one) => one.time === time)?.seconds;
+    setEnd({ time, ...(seconds && { until: endsAt(controllerNow() / 1e6, seconds) }) });
+  };
+  const common = { reason: reason.trim(), ...(end.until && { until: end.until }) };
+  const spec = "node" in target ? { node: target.node, ...common, ...(acceptLoss && { acceptLoss }) } : { link: target.link, ...common };
+  const send = (dryRun: boolean, plan?: string) =>
     data(
       api.POST("/api/v1/drains", {
         params: { query: { dryRun }, ...(plan && { header: { "If-Plan-Match": plan } }) },
-        body: {
-          apiVersion: "canopy/v1",
-          kind: "Drain",
-          metadata: { name: drainName(target) },
-          spec:
-            "node" in target
-              ? { node: target.node, reason: reason.trim(), ...(acceptLoss && { acceptLoss }) }
-              : { link: target.link, reason: reason.trim() },
-        },
+        body: { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: drainName(target) }, spec },
       }),
     );
-  const check = useMutation({ mutationFn: async () => (await post(true)) as DryRun });
-  const apply = useMutation({
-    // Only what was shown: the controller refuses a drain with other effects.
-    mutationFn: (plan: string) => post(false, plan),
-    onError: (error) => {
-      if (error instanceof ApiError && error.document?.code === "PlanChanged") check.reset();
-    },
-    onSuccess: async () => {
-      await cache.invalidateQueries({ queryKey: ["drains"] });
-      await cache.invalidateQueries({ queryKey: ["links"] });
-      onClose();
-      await navigate({ to: "/drains" });
-    },
-  });
-  const change = () => {
-    check.reset();
-    apply.reset();
-  };
   const why = unusable(reason);
-  const hostsLose = check.error instanceof ApiError && check.error.document?.code === "InUse" && "node" in target;
   return (
-    <Dialog title={`Drain ${"link" in target ? "link" : "node"} ${targetName(target)}`} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (why) return;
-          if (check.data?.plan) {
-            apply.mutate(check.data.plan);
-          } else {
-            apply.reset();
-            check.mutate();
-          }
-        }}
-      >
-        <p>Trees move away from it before it carries nothing more; a group that has no other way keeps using it.</p>
-        <label className="field">
-          Reason, for other operators
-          <input
-            // eslint-disable-next-line jsx-a11y/no-autofocus -- the dialog has one field, and was opened to fill it
-            autoFocus
-            value={reason}
-            aria-describedby="drain-why"
-            onChange={(event) => {
-              setReason(event.target.value);
-              change();
-            }}
-          />
-          <span id="drain-why" className="faint">{why}</span>
-        </label>
-        {(hostsLose || acceptLoss) && (
-          <label className="field">
-            <span>
-              <input
-                type="checkbox"
-                checked={acceptLoss}
-                onChange={(event) => {
-                  setAcceptLoss(event.target.checked);
-                  change();
-                }}
-              />{" "}
-              Drain it although hosts behind it lose their groups
-            </span>
-          </label>
-        )}
-        <ErrorNote error={check.error ?? apply.error} />
-        {check.data && <Effects name={`drain/${drainName(target)}`} of={check.data} />}
-        <WithinCommit onChange={() => apply.reset()} />
-        <p>
-          <Command line={drainCommand(target, reason.trim(), acceptLoss)} />
-        </p>
-        <div className="tools">
-          {check.data?.plan ? (
-            <button type="submit" className="danger" disabled={apply.isPending}>
-              Drain it
-            </button>
-          ) : (
-            <button type="submit" className="primary" disabled={Boolean(why) || check.isPending}>
-              Check
-            </button>
+    <WriteDialog
+      title={`Drain ${"link" in target ? "link" : "node"} ${targetName(target)}`}
+      name={`drain/${drainName(target)}`}
+      command={drainCommand(target, reason.trim(), acceptLoss, end.time)}
+      action="Drain it"
+      danger
+      content={JSON.stringify(spec)}
+      fields={["spec.reason", "spec.until"]}
+      missing={why ? { "spec.reason": why } : {}}
+      send={send}
+      changes={["drains", "links"]}
+      onClose={onClose}
+      onDone={() => navigate({ to: "/drains" })}
+    >
+      {(refusal) => (
+        <>
+          <p>Trees move away from it before it carries nothing more; a group that has no other way keeps using it.</p>
+          <TextField name="spec.reason" label="Reason, for other operators" first value={reason} onChange={setReason} />
+          <SelectField name="spec.until" label="Lasts" hint={end.until && `Until ${end.until}; then the controller puts it back.`} value={end.time} onChange={choose} options={[["", "until an operator puts it back"], ...TIMES.map(({ time, label }) => [time, label] as const)]} />
+          {((refusal?.document?.code === "InUse" && "node" in target) || acceptLoss) && (
+            <label className="field">
+              <span>
+                <input type="checkbox" checked={acceptLoss} onChange={(event) => setAcceptLoss(event.target.checked)} /> Drain it although hosts behind it lose their groups
+              </span>
+            </label>
           )}
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
-        </div>
-      </form>
-    </Dialog>
+        </>
+      )}
+    </WriteDialog>
   );
 }
 

@@ -5,11 +5,12 @@ use std::num::NonZeroU32;
 
 use canopy_model::capture::{CaptureDirection, CapturedFrame, INNER, MAX_HEAD, MINOR_VERSION};
 use canopy_model::ids::Psn;
-use canopy_model::node_spec::{BranchKind, GroupProgram};
+use canopy_model::node_spec::{BranchKind, EndMtList, GroupProgram};
 use canopy_packet::bth::Opcode;
+use canopy_packet::end_mt::EndMt;
 use canopy_packet::frame::RoceBuilder;
 use canopy_packet::ipv6::Ipv6;
-use canopy_packet::srh::Srh;
+use canopy_packet::srh::{Srh, Tlv};
 use canopy_units::UnixTime;
 
 use super::*;
@@ -58,12 +59,15 @@ fn plain(src: Ipv6Addr, dst: Ipv6Addr, qpn: u32, hop_limit: u8) -> Vec<u8> {
 /// `inner` with an outer header to `dst` and the group's SRH.
 fn encapsulated(w: &World, inner: &[u8], dst: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
     let headend = program(w, "leaf1").headend.unwrap();
-    let (segments, tlvs) = (headend.segments, vec![]);
+    let list =
+        |t: &EndMtList| EndMt { edge: t.edge, receivers: t.receivers.iter().map(|(a, q)| (*a, q.get())).collect() };
+    let tlvs = headend.tlvs.iter().map(|t| Tlv::EndMt(list(t))).collect();
+    let segments = headend.segments;
     let srh = Srh { next_header: 41, segments_left: 1, flags: 0, tag: 0, segments, tlvs, hmac: None };
     let srh = srh.to_vec().unwrap();
     let outer = Ipv6 {
         traffic_class: 0,
-        flow_label: 5,
+        flow_label: program(w, "leaf1").designated_qpn.get() & 0xF_FFFF,
         payload_len: (srh.len() + inner.len()) as u16,
         next_header: 43,
         hop_limit,
@@ -184,6 +188,89 @@ fn every_octet_that_differs_has_its_field_and_its_cause() {
     let last = hops[5].frame.as_ref().unwrap();
     assert_eq!((last.inner.dest_qp, last.inner.psn, last.outer.is_none()), (0x22, 7, true));
     assert_eq!(hops[3].frame.as_ref().unwrap().outer.as_ref().unwrap().segments_left, 1);
+}
+
+/// The frames of the way are as the programs have them, which a test that reads the programs in another way has made.
+#[test]
+fn frames_as_the_programs_have_them_differ_nowhere() {
+    let w = world();
+    let mut capture = armed(plan(&w));
+    frames(&w).into_iter().for_each(|(node, frame)| capture.add(&node, frame));
+    let differ: Vec<_> = capture.hops().into_iter().flat_map(|hop| hop.frame.unwrap().unexpected).collect();
+    assert_eq!(differ, []);
+}
+
+#[test]
+fn the_expected_packet_has_what_the_programs_decide_and_dots_for_the_rest() {
+    let w = world();
+    let plan = plan(&w);
+    let expected: Vec<_> = plan.expected().map(|(_, fields)| fields).collect();
+    let of = |at: usize, field: Field| expected[at].iter().find(|one| one.field == field).unwrap();
+    let (headend, edge) = (program(&w, "leaf1"), program(&w, "leaf2"));
+    assert_eq!(expected.iter().map(Vec::len).collect::<Vec<_>>(), [18, 26, 26, 26, 26, 18]);
+    assert!(expected[0].iter().all(|one| one.why.is_empty()), "nothing is changed where the source's packet arrives");
+    assert_eq!((&*of(0, Field::Psn).octets, &*of(0, Field::Psn).value), ("......", "from the packet"));
+    assert_eq!(of(0, Field::Destination).value, headend.proxy.to_string());
+    assert_eq!((&*of(1, Field::OuterHopLimit).value, &*of(3, Field::OuterHopLimit).value), ("64", "63"));
+    assert_eq!(of(1, Field::OuterDestination).value, of(2, Field::OuterDestination).value);
+    assert_eq!(of(3, Field::OuterDestination).why, "End.Replicate: SID of leaf2 (RFC 9524)");
+    assert!(of(1, Field::Srh).why.starts_with("headend: outer IPv6 header and SRH"), "{:?}", of(1, Field::Srh));
+    assert!(expected[2].iter().chain(&expected[4]).all(|one| one.why.is_empty()), "nothing changes on the way");
+    assert_eq!(
+        (&*of(1, Field::HopLimit).value, &*of(5, Field::HopLimit).value),
+        ("1 less than sent", "2 less than sent")
+    );
+    let BranchKind::Receiver { qpn, .. } = edge.branches[0].kind else { panic!("leaf2 has a child") };
+    assert_eq!(of(5, Field::DestQp).value, format!("0x{:06x}", qpn.get()));
+    assert_eq!(of(5, Field::Destination).why, "End.MT: TLV entry 1, h2-1");
+    assert_eq!((of(5, Field::DestQp).at, of(0, Field::DestQp).at), (14 + 53, 14 + 53));
+    assert_eq!(of(1, Field::DestQp).at as usize, 14 + 40 + of(1, Field::Srh).octets.len() / 2 + 53);
+}
+
+/// Octets that are other ones although a node writes them, which the comparison with the place before does not find.
+#[test]
+fn a_frame_that_is_not_as_expected_has_the_fields_and_what_they_should_be() {
+    let w = world();
+    let all = frames(&w);
+    let differ = |at: usize, spoil: &dyn Fn(&mut CapturedFrame)| {
+        let mut capture = armed(plan(&w));
+        for (place, (node, frame)) in all.iter().enumerate() {
+            let mut frame = frame.clone();
+            if place == at {
+                spoil(&mut frame);
+            }
+            capture.add(node, frame);
+        }
+        let hop = &capture.hops()[at];
+        let unexpected = hop.frame.as_ref().unwrap().unexpected.iter();
+        unexpected.map(|d| (d.field, d.at, d.expected.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(differ(5, &|f| f.inner[55] = 0x23), [(Field::DestQp, 14 + 53, "0x000022".to_owned())]);
+    assert_eq!(differ(5, &|f| f.inner[59] = 8), [(Field::Psn, 14 + 57, "7".to_owned())]);
+    assert_eq!(differ(5, &|f| f.inner[7] = 61), [(Field::HopLimit, 14 + 7, "62".to_owned())]);
+    assert_eq!(differ(3, &|f| f.head[14 + 7] = 60), [(Field::OuterHopLimit, 14 + 7, "63".to_owned())]);
+    let srh = differ(3, &|f| f.head[14 + 40 + 8] ^= 1);
+    assert!(matches!(&srh[..], [(Field::Srh, 54, text)] if text.contains("segments ")), "{srh:?}");
+    assert_eq!(differ(2, &|f| f.inner_at = 14), [(Field::Outer, 14, "an outer header and an SRH".to_owned())]);
+    assert_eq!(differ(0, &|f| f.inner[0] |= 3), [], "the Traffic Class is the packet's");
+}
+
+/// A receiver that joined late counts from its own start PSN on.
+#[test]
+fn the_psn_of_a_late_receiver_is_its_own() {
+    let w = world();
+    let mut plan = plan(&w);
+    plan.places[5].expected.as_mut().unwrap().is_psn_as_sent = false;
+    let psn = plan.expected().nth(5).unwrap().1.into_iter().find(|one| one.field == Field::Psn).unwrap();
+    assert_eq!(
+        (&*psn.value, &*psn.why),
+        ("from its own start PSN on", "h2-1 joined late: it counts from its own start PSN")
+    );
+    let mut capture = armed(plan);
+    let (node, mut frame) = frames(&w).pop().unwrap();
+    frame.inner[58] = 9;
+    capture.add(&node, frame);
+    assert_eq!(capture.hops()[5].frame.as_ref().unwrap().unexpected, []);
 }
 
 /// An octet that no node of Canopy changes.
