@@ -244,7 +244,7 @@ fn settings_that_are_wrong_are_named() {
     let mut open = command(dir.path());
     open.args(["--rest-listen", "0.0.0.0:8640"]);
     let e = fails(open);
-    assert!(e.contains("rest.listen (from the command line): 0.0.0.0:8640") && e.contains("certificates"), "{e}");
+    assert!(e.contains("rest.listen (from the command line): 0.0.0.0:8640") && e.contains("not authenticated"), "{e}");
     let file = dir.path().join("c.toml");
     std::fs::write(&file, "[store]\npth = \"/x\"\n").unwrap();
     let mut unknown = command(dir.path());
