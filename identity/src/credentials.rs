@@ -111,6 +111,13 @@ impl Credentials {
         Self::of(directory, key, chain, authorities).map(Some)
     }
 
+    /// The certificate of the directory, without its key; `None` if there is none, or none that can be read.
+    pub fn certificate(directory: &Path) -> Option<Certificate> {
+        let path = directory.join(CERTIFICATE);
+        let chain = certificates(&path, &files::read(&path).ok().flatten()?).ok()?;
+        Certificate::read(chain.first()?).ok()
+    }
+
     /// Writes the certificates; the key is there already ([`Credentials::key`]). Authorities first: a power cut in between leaves the
     /// former certificate, which the new authorities still cover.
     ///

@@ -111,6 +111,7 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
             specs: link.specs.clone(),
             session: link.session.clone(),
             telemetry: link.telemetry.clone(),
+            identity,
         };
         tokio::spawn(exporter.clone().serve(listen, about));
     }

@@ -6,11 +6,13 @@
 //! (`/api/v1/prometheus/targets` of the controller).
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use canopy_agent_link::{Session, TelemetryQueue};
 use canopy_control::HeldSpec;
+use canopy_identity::Credentials;
 use canopy_metrics::{Bound, Description, Family, Kind, Page, Source};
 use canopy_model::telemetry::{DropCount, LinkLoss, LinkRtt};
 use tokio::net::TcpListener;
@@ -46,6 +48,11 @@ static DROPPED: Family<0> = Family::counter(
     "Samples and events that were dropped because the controller did not take them.",
     [],
 );
+static CERTIFICATE: Family<0> = Family::gauge(
+    "canopy_agent_certificate_expiry_timestamp_seconds",
+    "When the agent's certificate ends, seconds since 1970; renewed at half of its life. Absent without one.",
+    [],
+);
 static LEDGER_BYTES: Family<0> = Family::gauge("canopy_ledger_size_bytes", "Size of the ledger's log.", []);
 static LEDGER_TERM: Family<0> = Family::gauge("canopy_ledger_term", "Term of the configuration in the ledger.", []);
 static LEDGER_GENERATION: Family<0> =
@@ -58,7 +65,7 @@ static DROPS: Family<3> = Family::counter(
 
 /// Every family of the agent.
 pub fn families() -> Vec<Description> {
-    let own = [&LEFT_OUT, &SESSION, &SAMPLE_AGE, &SAMPLE_TIME, &SAMPLE_FAILURES, &DROPPED];
+    let own = [&LEFT_OUT, &SESSION, &SAMPLE_AGE, &SAMPLE_TIME, &SAMPLE_FAILURES, &DROPPED, &CERTIFICATE];
     let ledger = [&LEDGER_BYTES, &LEDGER_TERM, &LEDGER_GENERATION];
     let mut all = vec![BUILD.describe(), DROPS.describe()];
     all.extend(own.iter().chain(&ledger).map(|family| family.describe()));
@@ -163,6 +170,8 @@ pub struct About {
     pub session: watch::Receiver<Session>,
     /// What waits for the controller.
     pub telemetry: TelemetryQueue,
+    /// Directory of the agent's certificate.
+    pub identity: PathBuf,
 }
 
 struct Scrape {
@@ -174,11 +183,13 @@ struct Scrape {
 
 impl Source for Scrape {
     fn scrape(&self, page: &mut Page<'_>) -> std::fmt::Result {
-        let About { version, kernel, ledger, specs, session, telemetry } = &*self.about;
+        let About { version, kernel, ledger, specs, session, telemetry, identity } = &*self.about;
         page.write(&BUILD, [([version.as_str(), kernel], 1)])?;
         page.one(&SESSION, u64::from(session.borrow().up))?;
         page.one(&DROPPED, telemetry.dropped())?;
         page.one(&SAMPLE_FAILURES, self.failures)?;
+        let certificate = Credentials::certificate(identity);
+        page.write(&CERTIFICATE, certificate.map(|own| ([], own.not_after.nanos() / 1_000_000_000)))?;
         page.write(&LEDGER_BYTES, ledger.octets().map(|octets| ([], octets)))?;
         let name = specs.borrow().as_ref().map(|held| (held.spec().term, held.spec().generation));
         page.write(&LEDGER_TERM, name.map(|(term, _)| ([], term)))?;

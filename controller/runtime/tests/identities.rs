@@ -157,6 +157,10 @@ async fn every_identity_gets_what_is_its_own_and_nothing_else() {
         }
         assert_eq!(found, wanted, "{identity}: {CALLS:?}");
     }
+    // A certificate is renewed for its own key: what was stolen without its key is of no use.
+    let (own, other) = (domain.made("node/n1", now), domain.made("node/n1", now));
+    let channel = domain.channel(domain.trust(), Some(own));
+    assert_eq!(call("renew", channel, Some(&other)).await, No);
     domain.controller.stop().await;
 }
 

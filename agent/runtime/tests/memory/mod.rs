@@ -202,6 +202,7 @@ impl Agent {
             specs: parts.link.specs.clone(),
             session: parts.link.session.clone(),
             telemetry: parts.link.telemetry.clone(),
+            identity: std::path::PathBuf::new(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(run(parts, async {
