@@ -345,7 +345,7 @@ impl Before {
                     None => Command::DeleteMember { group, host },
                 }
             }
-            (IntentKind::Silence | IntentKind::Hmac | IntentKind::Commit, _) => return Ok(None),
+            (IntentKind::Silence | IntentKind::Hmac | IntentKind::Commit | IntentKind::LogLevel, _) => return Ok(None),
         };
         Ok(Some(command))
     }

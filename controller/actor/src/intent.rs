@@ -84,7 +84,7 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 owned(domain.declared_member(group, host))
             }
-            IntentKind::Hmac | IntentKind::Commit => None,
+            IntentKind::Hmac | IntentKind::Commit | IntentKind::LogLevel => None,
         }
     }
 
@@ -99,7 +99,7 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 domain.declared_member(group, host)?.0
             }
-            IntentKind::Hmac | IntentKind::Commit => return None,
+            IntentKind::Hmac | IntentKind::Commit | IntentKind::LogLevel => return None,
         };
         Some(metadata.tag())
     }

@@ -51,6 +51,8 @@ pub(crate) enum Message {
         above: u64,
         answer: oneshot::Sender<Result<(), CommandError>>,
     },
+    /// Writes an entry of the audit about what is no resource.
+    Remark(Box<Remark>),
     /// Removes a silence whose time has come.
     EndSilence {
         name: String,
@@ -77,6 +79,15 @@ pub(crate) struct Deed {
     /// As of an [`Order`].
     pub(crate) key: Option<String>,
     pub(crate) answer: oneshot::Sender<Result<(Commit, Option<Replayed>), CommandError>>,
+}
+
+/// What an operator does with what is no resource and is not stored.
+pub(crate) struct Remark {
+    pub(crate) target: Target,
+    pub(crate) action: Action,
+    pub(crate) by: Principal,
+    pub(crate) request: Option<RequestId>,
+    pub(crate) answer: oneshot::Sender<Result<(), CommandError>>,
 }
 
 /// A traced change.
@@ -208,6 +219,7 @@ impl Task {
                     failed.map_or(Ok(()), Err)?;
                 }
                 Some(Message::Commit(deed)) => self.do_with_commit(*deed).await?,
+                Some(Message::Remark(remark)) => self.remark(*remark).await?,
                 Some(Message::EndSilence { name, why }) => self.end_silence(name, why).await?,
                 Some(Message::Execute(request)) => {
                     held = self.batch(*request).await?;
@@ -605,6 +617,28 @@ impl Task {
         self.controller.set_read_only(None);
         tracing::info!("the store can be written again");
         self.controller.events().note(Code::StoreWritable, None, None, "changes are taken again");
+        Ok(())
+    }
+
+    /// An entry of the audit, and nothing else.
+    async fn remark(&mut self, remark: Remark) -> Result<(), StoreError> {
+        let Remark { target, action, by, request, answer } = remark;
+        if let Some(path) = self.read_only.clone() {
+            _ = answer.send(Err(CommandError::Store(StoreError::Full { path })));
+            return Ok(());
+        }
+        let written = &Written { at: UnixTime::now(), by, request };
+        let revision = self.controller.read(|d| d.revision());
+        let entry = Entry { target: &target, written, old: None, new: None, act: action, uid: None, revision };
+        let note = self.books.note(&entry);
+        if let Err(error) = self.commit(note.ops.clone()).await {
+            let failed = (!is_refusal(&error)).then(|| failed(&error));
+            _ = answer.send(Err(CommandError::Store(error)));
+            return failed.map_or(Ok(()), Err);
+        }
+        self.books.keep(note);
+        self.controller.audit_ends_at(self.books.next());
+        _ = answer.send(Ok(()));
         Ok(())
     }
 

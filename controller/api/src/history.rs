@@ -29,6 +29,8 @@ pub enum IntentKind {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
+    /// A filter of log lines; its name is `controller` or `agent/node`.
+    LogLevel,
 }
 
 macro_rules! same {
@@ -46,7 +48,7 @@ macro_rules! same {
         }
     };
 }
-same!(Topology, Drain, Silence, Group, Member, Hmac, Commit);
+same!(Topology, Drain, Silence, Group, Member, Hmac, Commit, LogLevel);
 
 /// One write of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -27,6 +27,8 @@ pub enum IntentKind {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
+    /// A filter of log lines; its name is `controller` or `agent/node`.
+    LogLevel,
 }
 
 impl std::fmt::Display for IntentKind {
@@ -40,10 +42,19 @@ impl std::str::FromStr for IntentKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Topology, Self::Drain, Self::Silence, Self::Group, Self::Member, Self::Hmac, Self::Commit];
+        let all = [
+            Self::Topology,
+            Self::Drain,
+            Self::Silence,
+            Self::Group,
+            Self::Member,
+            Self::Hmac,
+            Self::Commit,
+            Self::LogLevel,
+        ];
         let found = all.into_iter().find(|kind| kind.to_string() == text);
         found.ok_or_else(|| {
-            format!("{text:?} is not a kind: use Topology, Drain, Silence, Group, Member, Hmac or Commit")
+            format!("{text:?} is not a kind: use Topology, Drain, Silence, Group, Member, Hmac, Commit or LogLevel")
         })
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod log_level;
 mod maintenance;
 
+pub use log_level::{LogLevelAction, LogLevelArgs};
 pub use maintenance::{AckArgs, DrainArgs, Drainable, SilenceArgs, Silenced, UndrainArgs, UnsilenceArgs};
 
 /// Canopy's command line: RDMA multicast groups over SRv6.
@@ -90,6 +92,8 @@ pub enum Command {
     Commit(CommitArgs),
     /// Show or rotate the keys of the SRH HMAC TLV.
     Hmac(HmacArgs),
+    /// Set what an agent or the controller logs for a while; then its configuration decides again.
+    LogLevel(LogLevelArgs),
     /// Open the web UI in a browser, signed in as you.
     ///
     /// The controller makes a code that works once, within a minute; the browser exchanges it for a session of at most 12 h, which ends with the controller.

@@ -58,6 +58,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Unsilence(a) => commands::silence::unsilence(&client, &a, out).await,
         Command::Wait(a) => commands::wait::run(&client, &a, out).await,
         Command::Commit(a) => commands::commit::run(&client, &a, out).await,
+        Command::LogLevel(a) => commands::log_level::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
         Command::Ui(a) => commands::ui::run(&client, &a, out).await,
         Command::Names { kind, prefix } => commands::names::run(&client, &kind, &prefix, out).await,

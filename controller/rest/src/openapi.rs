@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, incidents, links,
-    members, nodes, problems, sign_in, silences, telemetry, topology, validate, waited,
+    log_levels, members, nodes, problems, sign_in, silences, telemetry, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -63,6 +63,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(hmac::get))
         .routes(routes!(hmac::rotate))
         .routes(routes!(controllers::list))
+        .routes(routes!(log_levels::list, log_levels::set))
         .routes(routes!(problems::status))
         .routes(routes!(problems::list))
         .routes(routes!(problems::get))

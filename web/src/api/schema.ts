@@ -480,6 +480,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/log-levels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The filters that operators have set and that hold: the controller's first, then by node. */
+        get: operations["listLogLevels"];
+        put?: never;
+        /**
+         * Sets the filter of log lines of an agent, or of the controller, for a while; then that of its configuration holds again. The answer has
+         *     all filters in force. They are not stored: a controller that restarts has that of its configuration, and forgets those of agents, which
+         *     count the time themselves.
+         */
+        post: operations["setLogLevel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes": {
         parameters: {
             query?: never;
@@ -1396,6 +1418,7 @@ export interface components {
         };
         /** @description State of a controller. */
         ControllerStatus: {
+            logLevel?: components["schemas"]["LogLevelItem"] | null;
             /** @description Its durable store. */
             store: components["schemas"]["StoreStatus"];
             /**
@@ -2879,6 +2902,23 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
+        List_LogLevelItem: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["LogLevelItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "LogLevelList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_MemberResource: {
             /**
              * @description `canopy/v1`.
@@ -2979,6 +3019,37 @@ export interface components {
             kind: "VersionList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description A filter in force. */
+        LogLevelItem: {
+            /** @description Who set it. */
+            by: components["schemas"]["Principal"];
+            /**
+             * Format: uint64
+             * @description How long that is from now, nanoseconds.
+             */
+            leftNs: number;
+            /** @description A level, or directives. */
+            level: string;
+            /** @description Whose agent; absent of the controller itself. */
+            node?: string | null;
+            /**
+             * Format: uint64
+             * @description Until when it holds, nanoseconds since the Unix epoch.
+             */
+            untilUnixNs: number;
+        };
+        /** @description Which log lines are to be written. */
+        LogLevelRequest: {
+            /**
+             * Format: uint32
+             * @description How long it holds; then that of the configuration again. 600 when left out.
+             */
+            forSeconds?: number | null;
+            /** @description A level, or directives such as `info,canopy_datapath=debug`. Left out: that of the configuration again, at once. */
+            level?: string | null;
+            /** @description Whose agent. Left out: the controller itself. */
+            node?: string | null;
         };
         /**
          * @description The two formats of draft-tian-ccwg-long-haul-cnp-00 section 6.
@@ -4131,7 +4202,7 @@ export interface operations {
                 /** @description Token from the previous page. */
                 continue?: string;
                 /** @description Only writes of resources of this kind. */
-                kind?: "Topology" | "Drain" | "Silence" | "Group" | "Member" | "Hmac" | "Commit";
+                kind?: "Topology" | "Drain" | "Silence" | "Group" | "Member" | "Hmac" | "Commit" | "LogLevel";
                 /** @description Only writes of resources of this name; a member's is `group/host`. */
                 name?: string;
                 /** @description Only writes of the principal with this name. */
@@ -8008,6 +8079,203 @@ export interface operations {
             };
             /** @description stopping, or no answer in time */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listLogLevels: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the filters in force */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_LogLevelItem"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    setLogLevel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LogLevelRequest"];
+            };
+        };
+        responses: {
+            /** @description set */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_LogLevelItem"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such node */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the node's agent is not connected, or does not know filters */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -17,6 +17,7 @@ mod flows;
 pub mod get;
 pub mod history;
 pub mod hmac;
+pub mod log_level;
 pub mod names;
 pub mod packet;
 mod preview;

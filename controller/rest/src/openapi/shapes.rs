@@ -19,7 +19,7 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 34] = [
+const ANSWERS: [(&str, Kind); 35] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("SilenceResource", Kind::Silence),
@@ -51,6 +51,7 @@ const ANSWERS: [(&str, Kind); 34] = [
     ("Incident", Kind::Incident),
     ("ControllerResource", Kind::Controller),
     ("List_ControllerResource", Kind::ControllerList),
+    ("List_LogLevelItem", Kind::LogLevelList),
     ("DomainStatus", Kind::DomainStatus),
     ("DryRun", Kind::DryRun),
     ("Validated", Kind::Validated),

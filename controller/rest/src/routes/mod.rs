@@ -15,6 +15,7 @@ pub(crate) mod hmac;
 pub(crate) mod hosts;
 pub(crate) mod incidents;
 pub(crate) mod links;
+pub(crate) mod log_levels;
 pub(crate) mod members;
 pub(crate) mod nodes;
 pub(crate) mod page;
