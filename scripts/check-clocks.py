@@ -42,6 +42,7 @@ ALLOWED = {
     "controller/actor/src/start.rs": "how long a confirmed commit still has, as the last start has stored it; a clock that was set back makes it no longer",
     "controller/actor/src/acts.rs": "who did what when, for operators",
     "controller/actor/src/captures.rs": "when captures were armed, for operators",
+    "controller/actor/src/log_levels.rs": "until when a filter of log lines holds, for operators; what ends it counts on the monotonic clock",
     "controller/actor/src/charts.rs": "where the steps of charts are on the wall clock, for operators",
     "controller/actor/src/incidents.rs": "when incidents began and ended, for operators",
     "controller/actor/src/health.rs": "when problems and stalls began, for operators",

@@ -2,12 +2,21 @@
 //! Log lines: JSON, or human-readable on a terminal.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::reload::Handle;
 
+/// Those that the contracts know, too (`canopy_model::log_level`): what every daemon needs knows none of them.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// The filter of this process, once it writes log lines.
+static FILTER: OnceLock<Filter> = OnceLock::new();
 
 /// Section `log` of a daemon's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,13 +85,75 @@ impl LogConfig {
         let terminal = std::io::stderr().is_terminal();
         let builder =
             tracing_subscriber::fmt().with_env_filter(EnvFilter::new(&self.level)).with_writer(std::io::stderr);
-        match self.format {
-            LogFormat::Auto if terminal => builder.init(),
-            LogFormat::Pretty if terminal => builder.init(),
-            LogFormat::Pretty => builder.with_ansi(false).init(),
-            LogFormat::Auto | LogFormat::Json => builder.json().init(),
+        // Each format is another type, which the handle of its filter names.
+        macro_rules! started {
+            ($builder:expr) => {{
+                let builder = $builder.with_filter_reloading();
+                let filter = Filter::new(&self.level, builder.reload_handle());
+                builder.init();
+                filter
+            }};
         }
+        let filter = match self.format {
+            LogFormat::Auto | LogFormat::Pretty if terminal => started!(builder),
+            LogFormat::Pretty => started!(builder.with_ansi(false)),
+            LogFormat::Auto | LogFormat::Json => started!(builder.json()),
+        };
+        _ = FILTER.set(filter);
         Ok(())
+    }
+}
+
+/// A filter for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimedLevel {
+    /// A level, or directives; `None`: those of the configuration again, at once.
+    pub level: Option<String>,
+    /// How long; then those of the configuration again.
+    pub within: Duration,
+}
+
+/// Applies the filters that come, each until its time has passed or the next one is there; then that of the configuration holds again.
+/// Ends with the sender, and at once in a process without log lines.
+pub async fn follow<T>(orders: watch::Receiver<Option<T>>, read: fn(&T) -> TimedLevel) {
+    if let Some(filter) = FILTER.get() {
+        filter.follow(orders, read).await;
+    }
+}
+
+/// Which log lines are written.
+struct Filter {
+    configured: String,
+    set: Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>,
+}
+
+impl Filter {
+    fn new<S: 'static>(configured: &str, handle: Handle<EnvFilter, S>) -> Self {
+        let set = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+        Self { configured: configured.to_owned(), set: Box::new(set) }
+    }
+
+    async fn follow<T>(&self, mut orders: watch::Receiver<Option<T>>, read: fn(&T) -> TimedLevel) {
+        let mut ends: Option<Instant> = None;
+        loop {
+            let order = tokio::select! {
+                changed = orders.changed() => match changed {
+                    Ok(()) => orders.borrow_and_update().as_ref().map(read),
+                    Err(_) => return,
+                },
+                () = tokio::time::sleep_until(ends.unwrap_or_else(Instant::now)), if ends.is_some() => Some(TimedLevel::default()),
+            };
+            let TimedLevel { level, within } = order.unwrap_or_default();
+            ends = level.as_ref().map(|_| Instant::now() + within);
+            let text = level.as_deref().unwrap_or(&self.configured);
+            let set = EnvFilter::try_new(text).map_err(|error| error.to_string()).and_then(|filter| (self.set)(filter));
+            match set {
+                Ok(()) => {
+                    tracing::info!(filter = text, within = ?ends.map(|_| within), "the filter of log lines is another one")
+                }
+                Err(error) => tracing::warn!(filter = text, error, "the filter of log lines stays"),
+            }
+        }
     }
 }
 
@@ -99,5 +170,41 @@ mod tests {
         for bad in ["verbose", "info,canopy_datapath=loud", "a=b=c", ""] {
             assert!(check(bad).unwrap_err().contains("debug"), "{bad}");
         }
+    }
+
+    /// Catches a filter that stays for ever, and one that is not the configured one again.
+    #[tokio::test(start_paused = true)]
+    async fn a_filter_holds_for_its_time_or_until_the_next_one() {
+        let set = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = set.clone();
+        let filter = Filter {
+            configured: "warn".to_owned(),
+            set: Box::new(move |filter| {
+                seen.lock().unwrap().push((Instant::now(), filter.to_string()));
+                Ok(())
+            }),
+        };
+        let (orders, followed) = watch::channel(None);
+        let begun = Instant::now();
+        let follows = tokio::spawn(async move { filter.follow(followed, TimedLevel::clone).await });
+        let until = |seconds| tokio::time::sleep_until(begun + Duration::from_secs(seconds));
+        let order = |level: &str, seconds| {
+            let within = Duration::from_secs(seconds);
+            orders.send_replace(Some(TimedLevel { level: Some(level.to_owned()), within }));
+        };
+        order("debug", 600);
+        until(100).await;
+        order("trace", 60);
+        until(1000).await;
+        order("debug", 600);
+        until(1001).await;
+        orders.send_replace(Some(TimedLevel::default()));
+        until(3000).await;
+        drop(orders);
+        follows.await.unwrap();
+        let all: Vec<(u64, String)> =
+            set.lock().unwrap().iter().map(|(at, text)| ((*at - begun).as_secs(), text.clone())).collect();
+        let expected = [(0, "debug"), (100, "trace"), (160, "warn"), (1000, "debug"), (1001, "warn")];
+        assert_eq!(all, expected.map(|(at, text)| (at, text.to_owned())));
     }
 }

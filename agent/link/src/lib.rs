@@ -6,7 +6,7 @@
 //!
 //! - `specs`: `watch`, the newest accepted [`HeldSpec`]; it changes with its term, generation or digest only.
 //! - `refusal`: `watch`, why the controller's last update was not accepted; `None` once one is.
-//! - `captures`: `watch`, the packet to capture that the controller named last.
+//! - `captures`: `watch`, the packet to capture that the controller named last; `log_levels`, the filter of log lines.
 //! - `session`: `watch`, whether a Watch stream is open and how many have been; a new one means (re)connected.
 //! - `status`: `watch` the other way, the newest [`NodeStatus`]; reported when it changes and on every session.
 //! - `telemetry`: a small queue that drops its oldest, so that telemetry never holds up forwarding.
@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use canopy_control::HeldSpec;
 use canopy_model::capture::CaptureOrder;
+use canopy_model::log_level::LogOrder;
 use canopy_model::status::NodeStatus;
 use tokio::sync::watch as state;
 use tonic::transport::Channel;
@@ -69,6 +70,8 @@ pub struct Link {
     pub refusal: state::Receiver<Option<Refusal>>,
     /// The newest packet to capture.
     pub captures: state::Receiver<Option<CaptureOrder>>,
+    /// The newest filter of log lines.
+    pub log_levels: state::Receiver<Option<LogOrder>>,
     /// Whether a controller is there.
     pub session: state::Receiver<Session>,
     /// Where samples and events go.
@@ -110,6 +113,8 @@ pub struct Worker {
     pub refusal: state::Sender<Option<Refusal>>,
     /// Where packets to capture go.
     pub captures: state::Sender<Option<CaptureOrder>>,
+    /// Where filters of log lines go.
+    pub log_levels: state::Sender<Option<LogOrder>>,
     /// Where session changes go.
     pub session: state::Sender<Session>,
     /// The newest status.
@@ -123,6 +128,7 @@ pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
     let (specs_tx, specs_rx) = state::channel(known);
     let (refusal_tx, refusal_rx) = state::channel(None);
     let (captures_tx, captures_rx) = state::channel(None);
+    let (levels_tx, levels_rx) = state::channel(None);
     let (session_tx, session_rx) = state::channel(Session::default());
     let (status_tx, status_rx) = state::channel(None);
     let telemetry = TelemetryQueue::default();
@@ -130,6 +136,7 @@ pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
         specs: specs_rx,
         refusal: refusal_rx,
         captures: captures_rx,
+        log_levels: levels_rx,
         session: session_rx,
         telemetry: telemetry.clone(),
         status: status_tx,
@@ -139,6 +146,7 @@ pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
         specs: specs_tx,
         refusal: refusal_tx,
         captures: captures_tx,
+        log_levels: levels_tx,
         session: session_tx,
         status: status_rx,
         telemetry,
@@ -150,11 +158,11 @@ impl Worker {
     /// Talks to the controller until the [`Link`] is dropped; `agent_version` goes into every Watch. Never fails:
     /// an unreachable controller is retried for ever.
     pub async fn run(self, channels: Channels, agent_version: &str, random: Random) {
-        let Self { node, specs, refusal, captures, session, status, telemetry } = self;
+        let Self { node, specs, refusal, captures, log_levels, session, status, telemetry } = self;
         let reports = report::run(channels.control.clone(), status, session.subscribe(), Arc::clone(&random));
         let samples =
             telemetry::run(channels.telemetry, node.clone(), telemetry, session.subscribe(), Arc::clone(&random));
-        let news = watch::News { specs, refusal, captures, session };
+        let news = watch::News { specs, refusal, captures, log_levels, session };
         let specs = watch::Watcher::new(node, agent_version.to_owned(), news).run(channels.control, random);
         // The watcher alone notices that the Link is gone; the other two serve it until then.
         tokio::select! {

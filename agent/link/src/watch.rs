@@ -8,6 +8,7 @@ use canopy_control::pb;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, UpdateError, apply_update};
 use canopy_model::capture::CaptureOrder;
+use canopy_model::log_level::LogOrder;
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::Channel;
@@ -22,6 +23,7 @@ pub(crate) struct News {
     pub(crate) specs: watch::Sender<Option<Arc<HeldSpec>>>,
     pub(crate) refusal: watch::Sender<Option<Refusal>>,
     pub(crate) captures: watch::Sender<Option<CaptureOrder>>,
+    pub(crate) log_levels: watch::Sender<Option<LogOrder>>,
     pub(crate) session: watch::Sender<Session>,
 }
 
@@ -122,7 +124,7 @@ impl Watcher {
 
     /// Applies `update` to the known spec and publishes the result, or returns the reason for the refusal. A refusal changes
     /// neither the known spec nor the highest accepted term.
-    fn accept(&mut self, update: pb::WatchResponse) -> Result<(), String> {
+    fn accept(&mut self, mut update: pb::WatchResponse) -> Result<(), String> {
         let known = self.news.specs.borrow().clone();
         // Whatever a controller sends gets into the log only as a trace.
         if update.traceparent.len() == 55 && update.traceparent.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
@@ -133,7 +135,7 @@ impl Watcher {
                 "update of a traced request"
             );
         }
-        let capture = update.capture;
+        let (capture, log_level) = (update.capture, update.log_level.take());
         let accepted = apply_update(known.as_deref(), &mut self.staged, update).map_err(|error| {
             // From a controller that is merely behind, a snapshot would be no better.
             let behind = matches!(error, UpdateError::LowerTerm { .. } | UpdateError::OlderGeneration { .. });
@@ -155,6 +157,7 @@ impl Watcher {
                     changed
                 });
                 self.arm(capture);
+                self.filter(log_level);
                 Ok(())
             }
             Err(detail) => {
@@ -169,6 +172,15 @@ impl Watcher {
         match capture.map(CaptureOrder::try_from) {
             Some(Ok(order)) => _ = self.news.captures.send_replace(Some(order)),
             Some(Err(error)) => tracing::warn!(%error, "the packet to capture is not valid"),
+            None => {}
+        }
+    }
+
+    /// Passes on a filter of log lines. One that makes no sense is left out, too.
+    fn filter(&self, log_level: Option<pb::LogLevel>) {
+        match log_level.map(LogOrder::try_from) {
+            Some(Ok(order)) => _ = self.news.log_levels.send_replace(Some(order)),
+            Some(Err(error)) => tracing::warn!(%error, "the filter of log lines is not valid"),
             None => {}
         }
     }

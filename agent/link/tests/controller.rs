@@ -99,6 +99,25 @@ async fn first_push_then_delta() {
     assert_eq!(*link.refusal.borrow(), None);
 }
 
+/// A filter that is none is left out: it is no reason to give up the stream.
+#[tokio::test]
+async fn a_log_level_is_passed_on_beside_the_spec() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    let known = spec(1, 1, &[1]);
+    let mut link = link(&place.socket(), Some(known.clone()));
+    let watch = controller.watch().await;
+    let level = |filter: &str| Some(pb::LogLevel { filter: filter.into(), within_ns: 7 });
+    let with = |filter: &str| pb::WatchResponse { log_level: level(filter), ..delta(&known, &known) };
+    watch.send(with("loud")).await;
+    watch.send(with("debug")).await;
+    let ordered = soon("a filter", link.log_levels.wait_for(Option::is_some)).await.unwrap().clone().unwrap();
+    assert_eq!((ordered.filter.unwrap().as_str(), ordered.within.as_nanos()), ("debug", 7));
+    watch.send(with("")).await;
+    soon("its end", link.log_levels.wait_for(|o| o.as_ref().is_some_and(|o| o.filter.is_none()))).await.unwrap();
+    assert!(!link.specs.has_changed().unwrap() && link.refusal.borrow().is_none());
+}
+
 #[tokio::test]
 async fn a_bad_digest_leads_to_a_snapshot() {
     let place = Place::new();

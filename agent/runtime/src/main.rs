@@ -17,10 +17,12 @@ use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::metrics::{About, Exporter};
 use canopy_agent_runtime::{Parts, doctor, run};
 use canopy_daemon::config::Loaded;
+use canopy_daemon::log::TimedLevel;
 use canopy_daemon::notify::Notifier;
 use canopy_daemon::signals;
 use canopy_datapath::{Hold, LinuxDatapath, Options};
 use canopy_identity::Subject;
+use canopy_model::log_level::LogOrder;
 use canopy_stamp::{Prober, StampSettings};
 use clap::Parser;
 
@@ -92,6 +94,7 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     let (link, worker) = canopy_agent_link::channels(&config.node, known.clone());
     tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
     tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity.clone(), Arc::new(random)));
+    tokio::spawn(canopy_daemon::log::follow(link.log_levels.clone(), timed));
     let hosts = Hosts {
         config: config.host_socket,
         node: config.node.clone(),
@@ -209,6 +212,11 @@ fn print_examination(config: &Config) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if required.iter().all(|check| check.fix.is_none()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A filter of log lines as the daemon's log takes it.
+fn timed(order: &LogOrder) -> TimedLevel {
+    TimedLevel { level: order.filter.as_ref().map(|filter| filter.as_str().to_owned()), within: order.within }
 }
 
 /// Uniform in `[0, 1)`, from the random keys of a hasher: sufficient to spread the agents' reconnects.

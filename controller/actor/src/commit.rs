@@ -345,7 +345,14 @@ impl Before {
                     None => Command::DeleteMember { group, host },
                 }
             }
-            (IntentKind::Silence | IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity, _) => return Ok(None),
+            (
+                IntentKind::Silence
+                | IntentKind::Hmac
+                | IntentKind::Commit
+                | IntentKind::Identity
+                | IntentKind::LogLevel,
+                _,
+            ) => return Ok(None),
         };
         Ok(Some(command))
     }

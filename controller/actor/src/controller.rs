@@ -31,6 +31,7 @@ use crate::events::Events;
 use crate::incidents::IncidentState;
 use crate::journal::{EventFilter, Recorded};
 use crate::links::Flap;
+use crate::log_levels::LogBook;
 use crate::moves::Moves;
 use crate::news::{Follower, GroupChanges, News, WaitedGroups};
 use crate::once::Replayed;
@@ -90,6 +91,7 @@ pub(crate) struct Shared {
     keys: KeyCounts,
     events: Events,
     captures: CaptureBook,
+    log_levels: LogBook,
     health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
     moves: Moves,
@@ -162,6 +164,7 @@ impl Controller {
             events,
             journal_readers: Semaphore::new(1),
             captures: CaptureBook::default(),
+            log_levels: LogBook::default(),
         }))
     }
 
@@ -446,6 +449,10 @@ impl Controller {
 
     pub(crate) fn captures(&self) -> &CaptureBook {
         &self.0.captures
+    }
+
+    pub(crate) fn log_book(&self) -> &LogBook {
+        &self.0.log_levels
     }
 
     pub(crate) fn incident_state(&self) -> &IncidentState {

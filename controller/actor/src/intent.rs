@@ -84,7 +84,7 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 owned(domain.declared_member(group, host))
             }
-            IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity => None,
+            IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity | IntentKind::LogLevel => None,
         }
     }
 
@@ -99,7 +99,7 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 domain.declared_member(group, host)?.0
             }
-            IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity => return None,
+            IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity | IntentKind::LogLevel => return None,
         };
         Some(metadata.tag())
     }

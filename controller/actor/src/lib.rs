@@ -34,6 +34,7 @@ mod incidents;
 mod intent;
 pub mod journal;
 mod links;
+pub mod log_levels;
 mod moves;
 pub mod news;
 pub mod once;

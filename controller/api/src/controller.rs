@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::log_level::LogLevelItem;
 use crate::metadata::Metadata;
 use crate::{ApiVersion, Kind};
 
@@ -43,6 +44,9 @@ pub struct ControllerStatus {
     pub uptime_ns: u64,
     /// Its durable store.
     pub store: StoreStatus,
+    /// The filter of log lines that an operator has set for a while; absent while that of its configuration holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<LogLevelItem>,
 }
 
 /// State of a controller's store.

@@ -31,6 +31,8 @@ pub enum IntentKind {
     Commit,
     /// The certificates of an agent; its name is `node/NAME` or `host/NAME`.
     Identity,
+    /// A filter of log lines; its name is `controller` or `agent/node`.
+    LogLevel,
 }
 
 macro_rules! same {
@@ -48,7 +50,7 @@ macro_rules! same {
         }
     };
 }
-same!(Topology, Drain, Silence, Group, Member, Hmac, Commit, Identity);
+same!(Topology, Drain, Silence, Group, Member, Hmac, Commit, Identity, LogLevel);
 
 /// One write of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

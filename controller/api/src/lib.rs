@@ -8,6 +8,8 @@
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
 //!   operators wrote.
 //! - [`identity`]: certificates of agents. [`sign_in`]: the way of a browser into the API.
+//! - [`sign_in`]: the way of a browser into the API.
+//! - [`log_level`]: filters of log lines.
 //! - [`capture`], [`chart`], [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
 
 /// Implements `From` for a type of this API and the domain's type of the same name, which has the same fields: those in
@@ -49,6 +51,7 @@ pub mod identity;
 pub mod incident;
 mod input;
 pub mod link;
+pub mod log_level;
 pub mod member;
 pub mod metadata;
 pub mod node;

@@ -49,6 +49,8 @@ pub enum Kind {
     Controller,
     /// A list of controllers.
     ControllerList,
+    /// A list of [`crate::log_level::LogLevelItem`].
+    LogLevelList,
     /// A list of drains.
     DrainList,
     /// A list of silences.

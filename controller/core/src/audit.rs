@@ -29,6 +29,8 @@ pub enum IntentKind {
     Commit,
     /// The certificates of an agent; its name is `node/NAME` or `host/NAME`.
     Identity,
+    /// A filter of log lines; its name is `controller` or `agent/node`.
+    LogLevel,
 }
 
 impl std::fmt::Display for IntentKind {
@@ -51,10 +53,11 @@ impl std::str::FromStr for IntentKind {
             Self::Hmac,
             Self::Commit,
             Self::Identity,
+            Self::LogLevel,
         ];
         let found = all.into_iter().find(|kind| kind.to_string() == text);
         found.ok_or_else(|| {
-            format!("{text:?} is not a kind: use Topology, Drain, Silence, Group, Member, Hmac, Commit or Identity")
+            format!("{text:?} is not a kind: use Topology, Drain, Silence, Group, Member, Hmac, Commit, Identity or LogLevel")
         })
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod log_level;
 mod maintenance;
 
+pub use log_level::{LogLevelAction, LogLevelArgs};
 pub use maintenance::{AckArgs, DrainArgs, Drainable, SilenceArgs, Silenced, UndrainArgs, UnsilenceArgs};
 
 /// Canopy's command line: RDMA multicast groups over SRv6.
@@ -94,6 +96,8 @@ pub enum Command {
     Node(IdentityArgs),
     /// Enroll the agent of a host, or revoke its certificates.
     Host(IdentityArgs),
+    /// Set what an agent or the controller logs for a while; then its configuration decides again.
+    LogLevel(LogLevelArgs),
     /// Open the web UI in a browser, signed in as you.
     ///
     /// The controller makes a code that works once, within a minute; the browser exchanges it for a session of at most 12 h, which ends with the controller.
@@ -375,6 +379,8 @@ pub enum Audited {
     Commit,
     /// The certificates of an agent; its name is node/NAME or host/NAME.
     Identity,
+    /// A filter of log lines; its name is controller or agent/NODE.
+    LogLevel,
 }
 
 /// What a write did.

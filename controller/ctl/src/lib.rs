@@ -58,6 +58,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Unsilence(a) => commands::silence::unsilence(&client, &a, out).await,
         Command::Wait(a) => commands::wait::run(&client, &a, out).await,
         Command::Commit(a) => commands::commit::run(&client, &a, out).await,
+        Command::LogLevel(a) => commands::log_level::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
         Command::Node(a) => commands::identity::run(&client, "node", &a.action, out, &mut std::io::stderr()).await,
         Command::Host(a) => commands::identity::run(&client, "host", &a.action, out, &mut std::io::stderr()).await,

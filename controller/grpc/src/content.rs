@@ -9,6 +9,7 @@ use canopy_control::{Items, Position, delta_response, page_response};
 use canopy_model::capture::CaptureOrder;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId};
+use canopy_model::log_level::LogOrder;
 use canopy_model::node_spec::NodeSpec;
 use tokio::task::JoinError;
 use tonic::Status;
@@ -67,7 +68,7 @@ impl Content {
     /// off.
     pub(crate) fn first_responses(&self, known: &Known) -> Vec<WatchResponse> {
         if known.digest == self.items.digest() {
-            return vec![delta_response((self.spec.term, self.spec.generation), &self.items, &self.items)];
+            return vec![self.confirmation()];
         }
         let here = |(digest, position): &(SpecDigest, Position)| (*digest == self.items.digest()).then_some(*position);
         self.snapshot(known.resume.as_ref().and_then(here).unwrap_or_default())
@@ -75,8 +76,16 @@ impl Content {
 
     /// The empty delta with a packet to capture: a node that does not know captures takes it as a confirmation.
     pub(crate) fn with_capture(&self, order: &CaptureOrder) -> WatchResponse {
-        let confirmed = delta_response((self.spec.term, self.spec.generation), &self.items, &self.items);
-        WatchResponse { capture: Some(order.into()), ..confirmed }
+        WatchResponse { capture: Some(order.into()), ..self.confirmation() }
+    }
+
+    /// The same with a filter of log lines.
+    pub(crate) fn with_log_level(&self, order: &LogOrder) -> WatchResponse {
+        WatchResponse { log_level: Some(order.into()), ..self.confirmation() }
+    }
+
+    fn confirmation(&self) -> WatchResponse {
+        delta_response((self.spec.term, self.spec.generation), &self.items, &self.items)
     }
 
     /// Advances to `next`; returns the delta or the snapshot that updates a node to it.

@@ -13,6 +13,7 @@ use canopy_control::pb::{
 };
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::events::{Code as EventKind, Event};
+use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_actor::telemetry::NodeTelemetry;
 use canopy_controller_core::LateNews;
 use canopy_model::FieldError;
@@ -90,6 +91,7 @@ impl NodeService for Nodes {
         });
         let minor_version = minor_version.min(MINOR_VERSION);
         let mut orders = self.controller.capture_orders(&node);
+        let mut levels = self.controller.log_orders(LogTarget::Agent(node.clone()));
         let stream = async_stream::stream! {
             // Dropped with the stream, whether server or agent ends it.
             let _connection = connection;
@@ -108,6 +110,10 @@ impl NodeService for Nodes {
                     changed = specs.changed() => changed,
                     order = orders.next() => {
                         yield Ok(WatchResponse { minor_version, ..content.with_capture(&order) });
+                        continue;
+                    }
+                    order = levels.next() => {
+                        yield Ok(WatchResponse { minor_version, ..content.with_log_level(&order) });
                         continue;
                     }
                     () = closed(&mut closing) => { yield Err(error::stopping()); return; }

@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
-use canopy_model::FieldErrors;
+use canopy_model::{FieldError, FieldErrors};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
@@ -52,6 +52,10 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|e| problem(&e.path().to_string(), e.inner()))?;
     json.end().map_err(|e| problem(".", &e))?;
+    // serde takes a list for a struct, element by element.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(ApiError::invalid(FieldError::new("body", "is a list: send an object")));
+    }
     Ok(value)
 }
 

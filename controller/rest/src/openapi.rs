@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities, incidents,
-    links, members, nodes, problems, sign_in, silences, telemetry, topology, validate, waited,
+    links, log_levels, members, nodes, problems, sign_in, silences, telemetry, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -66,6 +66,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(identities::enroll))
         .routes(routes!(identities::revocations, identities::revoke))
         .routes(routes!(controllers::list))
+        .routes(routes!(log_levels::list, log_levels::set))
         .routes(routes!(problems::status))
         .routes(routes!(problems::list))
         .routes(routes!(problems::get))

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_authority::Registrar;
 use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::ThresholdSettings;
+use canopy_daemon::log::TimedLevel;
 use canopy_model::addressing::AddressPlan;
+use canopy_model::log_level::LogOrder;
 use canopy_store::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
@@ -60,6 +63,16 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         controller.traces().export(spans);
         tokio::spawn(otlp::run(exporter, queue))
     });
+    let mut levels = controller.log_orders(LogTarget::Controller);
+    let (filters, followed) = watch::channel(None);
+    let filtering = tokio::spawn(async move {
+        loop {
+            let LogOrder { filter, within } = levels.next().await;
+            let level = filter.map(|filter| filter.as_str().to_owned());
+            filters.send_replace(Some(TimedLevel { level, within }));
+        }
+    });
+    tokio::spawn(canopy_daemon::log::follow(followed, TimedLevel::clone));
     let (close, closing) = watch::channel(false);
     let mut servers = JoinSet::new();
     let watches = canopy_controller_rest::Watches::new(closing.clone(), serve::STREAMS);
@@ -103,6 +116,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     if let Some(renewals) = renewals {
         renewals.abort();
     }
+    filtering.abort();
     if let Some(exporting) = exporting {
         exporting.abort();
     }

@@ -204,3 +204,36 @@ async fn truncated_or_oversized_messages_get_an_error() {
     Agent::connect(&controller, "n1", None).await.unwrap().next().await.unwrap().unwrap();
     controller.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_level_goes_to_the_agent_and_changes_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    let refused = controller.ctl(&["log-level", "agent", "n2", "debug"]).await.unwrap_err();
+    assert!(refused.0 == 4 && refused.1.contains("the agent of node n2 is not connected"), "{refused:?}");
+    let mut agent = Agent::connect(&controller, "n2", None).await.unwrap();
+    agent.next().await.unwrap().unwrap();
+    agent.report().await;
+    let before = agent.held.as_ref().unwrap().digest();
+
+    let printed = controller.ctl(&["log-level", "agent", "n2", "debug", "--for", "5m"]).await.unwrap();
+    assert_eq!(printed, "the agent of n2 logs debug for 5m\n");
+    let message = agent.next().await.unwrap().unwrap();
+    let level = message.log_level.unwrap();
+    assert!(level.filter == "debug" && level.within_ns > 60_000_000_000 && level.within_ns <= 300_000_000_000);
+    assert_eq!(agent.held.as_ref().unwrap().digest(), before);
+    let described = controller.ctl(&["describe", "node", "n2"]).await.unwrap();
+    assert!(described.contains("debug for 4m"), "{described}");
+    assert!(controller.ctl(&["describe", "node", "n1"]).await.unwrap().contains("of its configuration"));
+
+    controller.ctl(&["log-level", "controller", "warn,canopy_store=debug"]).await.unwrap();
+    let listed = controller.ctl(&["log-level", "list"]).await.unwrap();
+    assert!(listed.contains("controller  warn,canopy_store=debug") && listed.contains("agent n2"), "{listed}");
+    let controllers = controller.ctl(&["get", "controllers"]).await.unwrap();
+    assert!(controllers.contains("logs warn,canopy_store=debug for 9m"), "{controllers}");
+
+    controller.ctl(&["log-level", "agent", "n2", "default"]).await.unwrap();
+    assert_eq!(agent.next().await.unwrap().unwrap().log_level.unwrap().filter, "");
+    controller.stop().await;
+}

@@ -104,6 +104,9 @@ def before_call(context, case, kwargs):
         # The generator loses the quotation marks of the pattern.
         if not re.fullmatch(r'\*|"[!#-~]+"', str(headers["If-Match"])):
             headers.pop("If-Match")
+    if case.path == "/api/v1/log-levels" and isinstance(case.body, dict):
+        # Those of agents: the log of the controller under test stays readable.
+        case.body["node"] = known("node", case.body.get("node") or "n1")
     end_in_an_hour(case.body)
     # A number without a fraction is an integer to a schema; the server takes digits only.
     case.body = with_integers(case.body)

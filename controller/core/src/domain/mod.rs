@@ -242,6 +242,13 @@ impl Domain {
         self.state.groups.deleting().next()
     }
 
+    /// Whether a node's agent is connected, and the minor version of the contract with it once it has reported; `None` for an unknown
+    /// node.
+    pub fn agent_of(&self, node: &str) -> Option<(bool, Option<u32>)> {
+        let node = self.state.node(node)?;
+        Some((node.connected, node.status.as_ref().map(|status| status.minor_version)))
+    }
+
     /// Whether a group has members.
     pub fn has_members(&self, group: &str) -> bool {
         self.state.groups.get(group).is_some_and(|g| !g.members.is_empty())

@@ -79,6 +79,7 @@ fn kind(kind: Audited) -> IntentKind {
         Audited::Hmac => IntentKind::Hmac,
         Audited::Commit => IntentKind::Commit,
         Audited::Identity => IntentKind::Identity,
+        Audited::LogLevel => IntentKind::LogLevel,
     }
 }
 

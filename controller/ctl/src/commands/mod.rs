@@ -18,6 +18,7 @@ pub mod get;
 pub mod history;
 pub mod hmac;
 pub mod identity;
+pub mod log_level;
 pub mod names;
 pub mod packet;
 mod preview;

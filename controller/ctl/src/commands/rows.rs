@@ -16,6 +16,7 @@ use canopy_controller_api::{
 use canopy_model::rfc3339;
 use canopy_model::silence::SilenceTarget;
 
+use super::log_level::described;
 use crate::failure::Failure;
 use crate::output::{table, text};
 
@@ -87,7 +88,10 @@ impl Row for ControllerResource {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.status.store.read_only.iter().map(|why| format!("! the store takes no changes: {}", text(why))).collect()
+        let store =
+            self.status.store.read_only.iter().map(|why| format!("! the store takes no changes: {}", text(why)));
+        let level = self.status.log_level.iter().map(|level| format!("logs {}", described(level)));
+        store.chain(level).collect()
     }
 }
 

@@ -16,6 +16,7 @@ use canopy_controller_core::metadata::{MAX_LABEL_PREFIX, MAX_LABEL_WORD, MAX_LAB
 use canopy_model::drain::MAX_REASON;
 use canopy_model::group::{CNP_WINDOW, MAX_FLIGHT, MAX_RECEIVERS, PATH_MTUS, STALL_AFTER};
 use canopy_model::ids::{GroupId, MAX_NAME, NodeId, PortIndex, Psn, Qpn, TreeId};
+use canopy_model::log_level::{LEVELS, MAX_FILTER};
 use canopy_model::silence::MAX_NOTE;
 use canopy_model::topology::{
     MAX_LINK_MTU, MAX_LINK_RTT, MAX_PORT, MIN_BUFFER, MIN_K_BASE, MIN_LINK_MTU, V_ECN_PERMILLE,
@@ -23,7 +24,7 @@ use canopy_model::topology::{
 use serde_json::{Value, json};
 
 use super::document::{merge, parameters, property, schema};
-use crate::routes::{captures, flows, history, page, problems, validate, waited};
+use crate::routes::{captures, flows, history, log_levels, page, problems, validate, waited};
 use crate::sessions::CODE_LENGTH;
 use crate::watch::LASTS;
 
@@ -32,8 +33,17 @@ type Limit = (&'static str, &'static str, Value);
 
 /// A name as `check_name` accepts it.
 pub(super) fn name() -> Value {
-    let pattern = format!("^[a-z0-9]([a-z0-9-]{{0,{}}}[a-z0-9])?$", MAX_NAME - 2);
-    json!({"type": "string", "pattern": pattern, "maxLength": MAX_NAME, "minLength": 1})
+    json!({"type": "string", "pattern": name_pattern(), "maxLength": MAX_NAME, "minLength": 1})
+}
+
+fn name_pattern() -> String {
+    format!("^[a-z0-9]([a-z0-9-]{{0,{}}}[a-z0-9])?$", MAX_NAME - 2)
+}
+
+/// A filter of log lines as `LogFilter` accepts it.
+fn log_filter() -> Value {
+    let directive = format!("([a-z0-9_:]+=)?({})", LEVELS.join("|"));
+    json!({"pattern": format!("^{directive}(,{directive})*$"), "maxLength": MAX_FILTER})
 }
 
 /// Limits of the fields of requests.
@@ -72,6 +82,9 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("CommitExtend", "timeoutSeconds", spans(&(MIN_TIMEOUT..=MAX_TIMEOUT), |span| span.as_secs().into())),
         ("CaptureRequest", "psn", range(Psn::RANGE)),
         ("CaptureRequest", "withinSeconds", range(captures::WITHIN)),
+        ("LogLevelRequest", "node", json!({"pattern": name_pattern(), "maxLength": MAX_NAME, "minLength": 1})),
+        ("LogLevelRequest", "level", log_filter()),
+        ("LogLevelRequest", "forSeconds", range(log_levels::HOLDS)),
         ("CommitExtend", "id", json!({"pattern": ID})),
         ("CommitEnd", "id", json!({"pattern": ID})),
         ("MetadataInput", "labels", labels()),
@@ -273,7 +286,7 @@ mod tests {
             let (Some(least), Some(most)) = (numbers["minimum"].as_u64(), numbers["maximum"].as_u64()) else {
                 continue;
             };
-            if matches!(of, "MemoryRegion" | "CaptureRequest" | "CommitBegin" | "CommitExtend") {
+            if matches!(of, "MemoryRegion" | "CaptureRequest" | "LogLevelRequest" | "CommitBegin" | "CommitExtend") {
                 continue;
             }
             checked += 1;

@@ -19,7 +19,7 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 37] = [
+const ANSWERS: [(&str, Kind); 38] = [
     ("List_Revocation", Kind::RevocationList),
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
@@ -54,6 +54,7 @@ const ANSWERS: [(&str, Kind); 37] = [
     ("Incident", Kind::Incident),
     ("ControllerResource", Kind::Controller),
     ("List_ControllerResource", Kind::ControllerList),
+    ("List_LogLevelItem", Kind::LogLevelList),
     ("DomainStatus", Kind::DomainStatus),
     ("DryRun", Kind::DryRun),
     ("Validated", Kind::Validated),

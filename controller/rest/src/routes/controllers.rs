@@ -31,6 +31,7 @@ pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<Cont
         term: controller.read(|d| d.term()),
         uptime_ns: nanos(controller.now().since(Monotonic::START)),
         store,
+        log_level: super::log_levels::own(&controller),
     };
     Json(List::new(Kind::ControllerList, vec![ControllerResource::new(status)]))
 }

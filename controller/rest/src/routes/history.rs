@@ -84,7 +84,12 @@ pub(crate) async fn versions(
         IntentKind::Topology => "topology",
         IntentKind::Drain => "drain",
         IntentKind::Group => "group",
-        IntentKind::Silence | IntentKind::Member | IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity => {
+        IntentKind::Silence
+        | IntentKind::Member
+        | IntentKind::Hmac
+        | IntentKind::Commit
+        | IntentKind::Identity
+        | IntentKind::LogLevel => {
             let detail = "has no versions: use Topology, Drain or Group; /api/v1/audit has who wrote it";
             return Err(ApiError::bad_request("kind", detail));
         }

@@ -16,6 +16,7 @@ pub(crate) mod hosts;
 pub(crate) mod identities;
 pub(crate) mod incidents;
 pub(crate) mod links;
+pub(crate) mod log_levels;
 pub(crate) mod members;
 pub(crate) mod nodes;
 pub(crate) mod page;

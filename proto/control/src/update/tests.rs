@@ -263,3 +263,18 @@ fn an_order_to_capture_changes_nothing_of_the_spec() {
     assert_eq!(pb::WatchResponse::decode(with_order.encode_to_vec().as_slice()).unwrap().capture, Some(capture));
     assert_eq!(spec_after(Some(&spec), with_order).unwrap(), spec);
 }
+
+/// So does a filter of log lines.
+#[test]
+fn a_log_level_changes_nothing_of_the_spec() {
+    let spec = full_spec();
+    let level = pb::LogLevel { filter: "debug".into(), within_ns: 1 };
+    let with_level = pb::WatchResponse { log_level: Some(level.clone()), ..delta(&spec, &spec) };
+    let decoded = pb::WatchResponse::decode(with_level.encode_to_vec().as_slice()).unwrap();
+    assert_eq!(decoded.log_level, Some(level));
+    // What an agent of before makes of it: the field is left out, the rest is the same.
+    let before = pb::WatchResponse { log_level: None, ..decoded };
+    assert_eq!(before, delta(&spec, &spec));
+    assert_eq!(spec_after(Some(&spec), before).unwrap(), spec);
+    assert_eq!(spec_after(Some(&spec), with_level).unwrap(), spec);
+}

@@ -4,9 +4,11 @@
 use std::io::Write;
 
 use canopy_controller_api::NodeResource;
+use canopy_controller_api::log_level::LogLevelItem;
 use canopy_controller_api::node::PortView;
 use canopy_controller_api::telemetry::{GroupSample, NodeSample};
 
+use super::super::log_level::{self, described};
 use super::{conditions, fields};
 use crate::client::Client;
 use crate::failure::Failure;
@@ -16,7 +18,9 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
     let doing = format!("describing node {name}");
     let node: NodeResource = client.get(&doing, &format!("/api/v1/nodes/{name}")).await?;
     let telemetry: NodeSample = client.get(&doing, &format!("/api/v1/nodes/{name}/telemetry")).await?;
-    summary(out, &node)?;
+    let levels = log_level::read(client).await?;
+    let level = levels.iter().find(|level| level.node.as_deref() == Some(name));
+    summary(out, &node, level)?;
     ports(out, &node.spec.ports)?;
     errors(out, &node)?;
     groups(out, &telemetry.groups)?;
@@ -24,7 +28,7 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
     conditions(out, &node.status.conditions)
 }
 
-fn summary(out: &mut dyn Write, node: &NodeResource) -> Result<(), Failure> {
+fn summary(out: &mut dyn Write, node: &NodeResource, level: Option<&LogLevelItem>) -> Result<(), Failure> {
     let (spec, status) = (&node.spec, &node.status);
     fields(
         out,
@@ -39,6 +43,7 @@ fn summary(out: &mut dyn Write, node: &NodeResource) -> Result<(), Failure> {
             ("Applied", text(status.observed_generation)),
             ("Agent", text(&status.agent_version)),
             ("Kernel", text(&status.kernel)),
+            ("Log level", level.map_or("of its configuration".to_owned(), described)),
             ("Routes", text(spec.routes)),
             ("Groups", text(spec.groups)),
         ],
