@@ -52,7 +52,8 @@ def version():
     git = ["git", "-C", str(TOP)]
     known = subprocess.run([*git, "log", "-1", "--format=%ct %cd %h", "--date=format:%Y%m%d%H%M%S"], capture_output=True, text=True, check=False)
     if known.returncode != 0:
-        return f"{base}~unknown", int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+        # The sources are no clone: an archive has the times of their files.
+        return f"{base}~unknown", int(os.environ.get("SOURCE_DATE_EPOCH", (TOP / "CHANGELOG.md").stat().st_mtime))
     seconds, stamp, commit = known.stdout.split()
     tagged = subprocess.run([*git, "describe", "--exact-match", "--tags", f"--match=v{base}"], capture_output=True, check=False)
     return (base if tagged.returncode == 0 else f"{base}~git{stamp}.{commit}"), int(seconds)
