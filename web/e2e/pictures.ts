@@ -33,7 +33,15 @@ const PAGES: Record<string, string> = {
   incident: "/incidents/1764170000-00000000009a3f00",
   problem: "/problems/00000000009a3f00",
 };
-const SCREENS = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
+/** Dialogs: the page, and the button that opens it. */
+const DIALOGS: Record<string, [path: string, button: string]> = {
+  "group-create": ["/groups", "Create…"],
+  "group-edit": ["/groups/group-00001", "Edit…"],
+  "group-join": ["/groups/group-00001", "Join…"],
+  "node-drain": ["/nodes/leaf1", "Drain…"],
+  "node-silence": ["/nodes/leaf1", "Silence…"],
+};
+const SCREENS = { wide: { width: 1280, height: 800 }, large: { width: 1920, height: 1080 }, phone: { width: 390, height: 844 } };
 
 mkdirSync(directory, { recursive: true });
 const browser = await chromium.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
@@ -64,6 +72,15 @@ for (const [size, sizes] of Object.entries(SIZES)) {
         await page.waitForTimeout(100);
         await page.screenshot({ path: `${directory}/${file}` });
         await page.setViewportSize(viewport);
+        console.log(file);
+      }
+      for (const [name, [path, button]] of Object.entries(DIALOGS)) {
+        const file = `${name}-${size}-${screen}-${colorScheme}.png`;
+        if (size !== "100" || !file.includes(word)) continue;
+        await page.goto(url + path);
+        await page.getByRole("button", { name: button }).click();
+        await page.getByRole("dialog").waitFor();
+        await page.screenshot({ path: `${directory}/${file}` });
         console.log(file);
       }
       await context.close();

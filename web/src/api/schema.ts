@@ -164,6 +164,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/enrollments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a token with which the agent of a node or a host gets its first certificate, within ten minutes. The answer alone has it. */
+        post: operations["createEnrollment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -246,7 +263,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** The captures of a group that are kept, the newest first: of the last 32 of all groups. */
+        get: operations["listCaptures"];
         put?: never;
         /** Captures one packet of a group: the one with `psn`, or one that the source is about to send. One capture runs at a time. */
         post: operations["createCapture"];
@@ -305,6 +323,23 @@ export interface paths {
         post?: never;
         /** Leaves a group. */
         delete: operations["deleteMember"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/groups/{group}/packet": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a packet of a group has to be at every place that it passes, from the programs of the nodes. Nothing is captured for it. */
+        get: operations["getExpectedPacket"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -621,6 +656,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/revocations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every agent whose certificates were revoked, by name, for as long as a certificate from before could be renewed. */
+        get: operations["listRevocations"];
+        put?: never;
+        /**
+         * Refuses every certificate and token that the agent has, from now on, and ends its connections. It can be enrolled again. What its node
+         *     forwards does not change.
+         */
+        post: operations["createRevocation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sign-in": {
         parameters: {
             query?: never;
@@ -860,7 +916,7 @@ export interface components {
     schemas: {
         /** @description One write of an operator. */
         AuditItem: {
-            /** @description `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
+            /** @description `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`; of an identity `enroll` or `revoke`. */
             action: string;
             /** @description Who did. */
             by: components["schemas"]["Principal"];
@@ -1049,6 +1105,18 @@ export interface components {
             /** @description Who changed it, and why. */
             why: string;
         };
+        /** @description A field that is not as it has to be. */
+        CaptureDifference: {
+            /**
+             * Format: uint32
+             * @description Where it is in this frame.
+             */
+            at: number;
+            /** @description What it has to be. */
+            expected: string;
+            /** @description The field, or headers as a whole. */
+            field: string;
+        };
         /**
          * @description Whether a frame arrived or left.
          * @enum {string}
@@ -1107,6 +1175,8 @@ export interface components {
              * @description Its Traffic Class, with the ECN field.
              */
             trafficClass: number;
+            /** @description What is not as the programs of the nodes have it. */
+            unexpected: components["schemas"]["CaptureDifference"][];
         };
         /** @description A place where the packet is to be seen. */
         CaptureHop: {
@@ -1119,6 +1189,35 @@ export interface components {
             peer?: string | null;
             /** @description The port. */
             port: string;
+        };
+        /** @description A capture in a list. */
+        CaptureItem: {
+            /**
+             * Format: uint64
+             * @description When, nanoseconds since the Unix epoch.
+             */
+            armedUnixNs: number;
+            /** @description Who armed it. */
+            by: string;
+            /** @description Names the capture. */
+            id: string;
+            /**
+             * Format: uint64
+             * @description Places where it is to be seen.
+             */
+            places: number;
+            /**
+             * Format: uint32
+             * @description PSN of the packet, as the source sends it.
+             */
+            psn: number;
+            /**
+             * Format: uint64
+             * @description Frames that were seen.
+             */
+            seen: number;
+            /** @description How far it is. */
+            state: components["schemas"]["CaptureState"];
         };
         /** @description The encapsulation of a frame. */
         CaptureOuter: {
@@ -1707,6 +1806,20 @@ export interface components {
             b?: number | null;
         };
         Endpoint: string;
+        /** @description A token with which one agent gets its first certificate. */
+        Enrollment: {
+            /** @description SHA-256 of the authority's public key, hexadecimal: the same in every token of this controller. */
+            authority: string;
+            /**
+             * Format: uint64
+             * @description Time in which it works, in seconds from now. It also ends with the controller.
+             */
+            expiresInSeconds: number;
+            /** @description What the certificate will name. */
+            subject: string;
+            /** @description `canopy1.AUTHORITY.SECRET`, for `canopy-agent enroll`. It certifies one key, and is not shown again. */
+            token: string;
+        };
         /** @description An event. */
         EventItem: {
             /** @description Branch concerned. */
@@ -1738,6 +1851,57 @@ export interface components {
             host: string;
             /** @description Why, as text for operators. */
             reason: string;
+        };
+        /** @description A field as it has to be. */
+        ExpectedField: {
+            /**
+             * Format: uint32
+             * @description Where it is in the frame.
+             */
+            at: number;
+            /** @description The field. */
+            field: string;
+            /** @description Its octets in hexadecimal digits, with a dot for each digit that the packet decides. */
+            octets: string;
+            /** @description What that is. */
+            value: string;
+            /** @description Which node makes it other than at the place before, and why; empty where it stays. */
+            why: string;
+        };
+        /** @description A place, and the packet there. */
+        ExpectedHop: {
+            /** @description Whether it arrives there or leaves. */
+            direction: components["schemas"]["CaptureDirection"];
+            /** @description The fields behind the link-layer addresses, in the order of the frame. */
+            fields: components["schemas"]["ExpectedField"][];
+            /** @description The node. */
+            node: string;
+            /** @description Node or host at the far end. */
+            peer: string;
+            /** @description The port. */
+            port: string;
+        };
+        /** @description A packet of a group as it has to be at every place, from the programs of its nodes: no packet is captured for it. */
+        ExpectedPacket: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The group. */
+            group: string;
+            /** @description Every place of the tree in its order, headend first: at each node the arrival, then the copies. None without a tree. */
+            hops: components["schemas"]["ExpectedHop"][];
+            /**
+             * @description `ExpectedPacket`.
+             * @enum {string}
+             */
+            kind: "ExpectedPacket";
+            /**
+             * Format: uint64
+             * @description Places beyond the first 4096.
+             */
+            left: number;
         };
         /** @description Members of the problem document beyond RFC 9457's own. */
         Extensions: {
@@ -2749,6 +2913,23 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
+        List_CaptureItem: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["CaptureItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "CaptureList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_ControllerResource: {
             /**
              * @description `canopy/v1`.
@@ -2983,6 +3164,23 @@ export interface components {
              * @enum {string}
              */
             kind: "ProblemList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
+        List_Revocation: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["Revocation"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "RevocationList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
@@ -3774,6 +3972,16 @@ export interface components {
          * @enum {string}
          */
         Replication: "srv6" | "multicast";
+        /** @description An agent whose certificates from before some instant are refused. */
+        Revocation: {
+            /**
+             * Format: uint64
+             * @description Those that are valid from before it, nanoseconds since 1970.
+             */
+            beforeUnixNs: number;
+            /** @description What they name. */
+            subject: string;
+        };
         /**
          * @description A member's role in the group.
          * @enum {string}
@@ -3961,6 +4169,11 @@ export interface components {
              * @description Commits since it was made; 0 if it does not answer.
              */
             revision: number;
+        };
+        /** @description Names an agent. */
+        SubjectRequest: {
+            /** @description `node/NAME` or `host/NAME`, with the name that the topology has or will have. */
+            subject: string;
         };
         /** @description An agent that serves metrics. */
         TargetGroup: {
@@ -4202,13 +4415,13 @@ export interface operations {
                 /** @description Token from the previous page. */
                 continue?: string;
                 /** @description Only writes of resources of this kind. */
-                kind?: "Topology" | "Drain" | "Silence" | "Group" | "Member" | "Hmac" | "Commit" | "LogLevel";
+                kind?: "Topology" | "Drain" | "Silence" | "Group" | "Member" | "Hmac" | "Commit" | "Identity" | "LogLevel";
                 /** @description Only writes of resources of this name; a member's is `group/host`. */
                 name?: string;
                 /** @description Only writes of the principal with this name. */
                 by?: string;
                 /** @description Only this kind of write: `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
-                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire";
+                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke";
                 /** @description Only writes of the last so many seconds, on the controller's clock. */
                 withinSeconds?: number;
                 /** @description Send changes as server-sent events instead of a list. */
@@ -5664,6 +5877,138 @@ export interface operations {
             };
         };
     };
+    createEnrollment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubjectRequest"];
+            };
+        };
+        responses: {
+            /** @description made */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Enrollment"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or with a bearer */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no address is served over TLS */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many tokens wait to be used */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listEvents: {
         parameters: {
             query?: {
@@ -6472,6 +6817,82 @@ export interface operations {
             };
             /** @description the store is full */
             507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listCaptures: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description captures */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_CaptureItem"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such group */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7316,6 +7737,82 @@ export interface operations {
             };
             /** @description the store is full */
             507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getExpectedPacket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the packet at every place */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExpectedPacket"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such group */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8812,6 +9309,203 @@ export interface operations {
             };
             /** @description stopping, or no answer in time */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listRevocations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description all of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_Revocation"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no address is served over TLS */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createRevocation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubjectRequest"];
+            };
+        };
+        responses: {
+            /** @description revoked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Revocation"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or with a bearer */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no address is served over TLS */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -79,10 +79,10 @@ export const MEMBER_FIELDS = ["spec.host", "spec.role", "spec.qpn", "spec.addres
 /** What is sent for a host to join, and what is missing for it. A source has no memory region, and only it has a start PSN. */
 export function memberResource(group: string, form: MemberForm): { resource: unknown; missing: Wrong } {
   const missing: Record<string, string> = {};
-  const number = (field: string, text: string): number => {
-    const value = whole(text);
-    if (value === null) missing[field] = NOT_WHOLE;
-    return value ?? 0;
+  const number = (field: string, text: string): number | undefined => {
+    const value = whole(text) ?? undefined;
+    if (value === undefined) missing[field] = NOT_WHOLE;
+    return value;
   };
   const host = form.host.trim();
   if (!host) missing["spec.host"] = "The name of a host is needed.";

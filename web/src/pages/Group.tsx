@@ -100,12 +100,12 @@ function Detail({ group }: { group: Group }) {
       <OverTime title="Over time" of={{ kind: "group", name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
         {(time) => <Charts object={`group/${name}`} time={time} plans={CHARTS} />}
       </OverTime>
-      <Packet key={name} group={name} epoch={group.status.epoch} />
       <Members group={group} />
       <div className="columns">
         <Conditions group={group} />
         <Facts group={group} />
       </div>
+      <Packet key={name} group={name} epoch={group.status.epoch} />
     </Page>
   );
 }

@@ -171,6 +171,8 @@ function moments({ ctx, bbox, scales, valToPos }: uPlot, instants: readonly Mome
   const ratio = devicePixelRatio;
   ctx.save();
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  // Where the last name ends: one that would be written over it is left out, its line is there.
+  let free = bbox.left;
   for (const { at, label, state = "failed" } of instants) {
     if (at < (scales["x"]?.min ?? Infinity) || at > (scales["x"]?.max ?? -Infinity)) continue;
     const x = Math.round(valToPos(at, "x", true)) + 0.5;
@@ -182,10 +184,14 @@ function moments({ ctx, bbox, scales, valToPos }: uPlot, instants: readonly Mome
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     // At the end of the chart its name is on the other side.
-    const isLast = x + 4 * ratio + ctx.measureText(label).width > bbox.left + bbox.width;
-    ctx.textAlign = isLast ? "right" : "left";
+    const width = ctx.measureText(label).width;
+    const isLast = x + 4 * ratio + width > bbox.left + bbox.width;
+    const from = isLast ? x - 4 * ratio - width : x + 4 * ratio;
+    if (from < free) continue;
+    free = from + width + 8 * ratio;
+    ctx.textAlign = "left";
     ctx.fillStyle = colour(`--${state}`);
-    ctx.fillText(label, x + (isLast ? -4 : 4) * ratio, bbox.top + 11 * ratio);
+    ctx.fillText(label, from, bbox.top + 11 * ratio);
   }
   ctx.restore();
 }
