@@ -27,8 +27,8 @@ export function Shell() {
       }
     };
     document.addEventListener("keydown", open);
-    // Not part of the first view, and there before the first key.
-    window.requestIdleCallback(() => void loadSearch());
+    // Not part of the first view, and there before the first key. Without the controller it is loaded with that key.
+    window.requestIdleCallback(() => void loadSearch().catch(() => undefined));
     return () => document.removeEventListener("keydown", open);
   }, []);
   return (

@@ -44,6 +44,8 @@ pub enum Code {
     Enrolled,
     /// An enrollment with a token of another name, or one that was used already.
     EnrollmentRefused,
+    /// An agent in the name of a node that is connected with another key.
+    SecondAgentRefused,
     /// An operator revoked the certificates of a node or a host.
     IdentityRevoked,
     /// A node reported more events at once than are kept.

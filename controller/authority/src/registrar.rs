@@ -102,6 +102,8 @@ impl Registrar {
         request: &[u8],
         now: UnixTime,
     ) -> Result<Certified, Refusal> {
+        // Callers without a token cost no signature.
+        self.tokens().check(secret, now)?;
         let key = key_of_request(request).map_err(|error| Refusal::Request(error.to_string()))?;
         let hash = KeyHash::of(&key.subject_public_key_info());
         self.tokens().take(secret, subject, hash, now)?;

@@ -34,6 +34,12 @@ impl Tokens {
         Ok(expires)
     }
 
+    /// Whether there is such a token.
+    pub(crate) fn check(&self, secret: &Secret, now: UnixTime) -> Result<(), Refusal> {
+        let is_there = self.0.get(&secret.digest()).is_some_and(|token| token.expires > now);
+        if is_there { Ok(()) } else { Err(Refusal::Unknown) }
+    }
+
     /// Uses a token for this key of this subject.
     pub(crate) fn take(
         &mut self,

@@ -13,7 +13,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use canopy_controller_actor::Controller;
-use canopy_identity::{Certificate, Subject};
+use canopy_identity::{Certificate, KeyHash, Subject};
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
 
@@ -77,6 +77,14 @@ impl Caller {
             Some(other) => Err(Status::permission_denied(format!(
                 "node: a certificate of {other} cannot act as node {node:?}: set `node` of the agent to the name that it was enrolled with, or enroll it as that node"
             ))),
+        }
+    }
+
+    /// The key of its certificate, if it has shown one.
+    pub(crate) fn key(&self) -> Option<KeyHash> {
+        match self {
+            Self::Certified { certificate, .. } => Some(certificate.key),
+            Self::Local(_) | Self::Anonymous(_) => None,
         }
     }
 

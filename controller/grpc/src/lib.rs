@@ -12,6 +12,7 @@ mod closing;
 mod content;
 pub mod error;
 mod identity;
+mod keys;
 mod membership;
 mod node;
 mod secure;

@@ -34,6 +34,7 @@ use crate::caller::Caller;
 use crate::closing::closed;
 use crate::content::{Content, Known};
 use crate::error;
+use crate::keys::Keys;
 
 /// Errors kept of one report.
 const MAX_ERRORS: usize = 256;
@@ -53,6 +54,7 @@ pub(crate) struct Nodes {
     controller: Controller,
     /// What was last sent to each node.
     sent: Arc<Mutex<HashMap<String, Sent>>>,
+    keys: Keys,
     closing: watch::Receiver<bool>,
 }
 
@@ -61,7 +63,7 @@ type Sent = (u64, Generation, SpecDigest);
 
 impl Nodes {
     pub(crate) fn new(controller: Controller, closing: watch::Receiver<bool>) -> Self {
-        Self { controller, sent: Arc::default(), closing }
+        Self { controller, sent: Arc::default(), keys: Keys::default(), closing }
     }
 }
 
@@ -76,6 +78,8 @@ impl NodeService for Nodes {
         let WatchRequest { node, agent_version, minor_version, .. } = request;
         check_name("node", &node).map_err(error::field)?;
         caller.as_node(&node)?;
+        let key = caller.key().map(|key| self.keys.open(&node, key).ok_or_else(|| self.second(&node, &caller)));
+        let key = key.transpose()?;
         let span = tracing::info_span!("watch", node, %caller, agent_version);
         self.outbid(&node, &known, &span).await?;
         let mut specs = self.controller.watch_node(&node).ok_or_else(|| error::unknown_node(&node))?;
@@ -94,7 +98,7 @@ impl NodeService for Nodes {
         let mut levels = self.controller.log_orders(LogTarget::Agent(node.clone()));
         let stream = async_stream::stream! {
             // Dropped with the stream, whether server or agent ends it.
-            let _connection = connection;
+            let _connection = (connection, key);
             let first = specs.borrow_and_update().clone();
             let Ok(mut content) = Content::encode(first).await else { yield Err(error::stopping()); return; };
             let note = |content: &Content| _ = lock(&sent).insert(node.clone(), content.name());
@@ -193,6 +197,18 @@ impl NodeService for Nodes {
 }
 
 impl Nodes {
+    /// Refuses an agent in the name of a node that is connected with another key.
+    fn second(&self, node: &str, caller: &Caller) -> Status {
+        tracing::warn!(node, %caller, "refused a second agent in the name of a connected node");
+        let detail = format!(
+            "{caller} has a certificate of this node with another key than the connected agent: if it is not a machine that replaces the node's, run `canopyctl node revoke {node}` and enroll the right one"
+        );
+        self.controller.events().note(EventKind::SecondAgentRefused, Some(node), None, detail);
+        Status::permission_denied(format!(
+            "node: {node:?} is connected with another key: stop the other agent, or revoke its certificate with `canopyctl node revoke {node}`"
+        ))
+    }
+
     /// An agent that has accepted a higher term refuses this controller: the store is older than what agents saw. The
     /// controller takes a term beyond it, durably, and every agent follows.
     async fn outbid(&self, node: &str, known: &Known, span: &tracing::Span) -> Result<(), Status> {

@@ -281,6 +281,32 @@ async fn a_revocation_ends_streams_and_outlives_the_controller() {
     domain.controller.stop().await;
 }
 
+/// Catches a second agent that takes a node's configuration, and one whose own reconnection is taken for a second agent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_agent_in_the_name_of_a_node_is_refused_and_reported() {
+    let domain = Domain::start().await;
+    domain.controller.apply(LAB).await.unwrap();
+    let (first, second) = (domain.made("node/n1", UnixTime::now()), domain.made("node/n1", UnixTime::now()));
+    let open = async |own: &Arc<Credentials>| {
+        let mut client = NodeServiceClient::new(domain.channel(domain.trust(), Some(own.clone())));
+        client.watch(pb::WatchRequest { node: "n1".into(), ..Default::default() }).await
+    };
+    let stream = open(&first).await.unwrap();
+    let refused = open(&second).await.unwrap_err();
+    assert!(refused.code() == Code::PermissionDenied && refused.message().contains("another key"), "{refused:?}");
+    let again = open(&first).await.unwrap();
+    let events = domain.controller.ctl(&["get", "events", "--node", "n1", "-o", "json"]).await.unwrap();
+    assert!(events.contains("SecondAgentRefused"), "{events}");
+    // Once the first one is gone, its name is free.
+    drop((stream, again));
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    while open(&second).await.is_err() {
+        assert!(tokio::time::Instant::now() < deadline, "the name is not given back");
+        tokio::task::yield_now().await;
+    }
+    domain.controller.stop().await;
+}
+
 /// Catches a connection that lasts longer than its certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_ends_with_its_certificate() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One group: where its data is, who is behind, and what it was given.
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useCallback, useRef, useState } from "react";
 import * as queries from "../api/queries";
@@ -49,8 +49,10 @@ function Detail({ group }: { group: Group }) {
   const { name } = group.metadata;
   const { phase, reason, delivery } = group.status;
   const problems = useQuery(queries.problems).data ?? NONE;
-  // What is edited stays as it was when the form was opened.
+  // What is edited stays as it was when the form was opened, which reads it: the stream may be behind a write of another operator.
   const [edited, setEdited] = useState<Group | null>(null);
+  const client = useQueryClient();
+  const edit = () => client.fetchQuery({ ...queries.group(name), staleTime: 0 }).then(setEdited, () => setEdited(group));
   const [deleting, setDeleting] = useState(false);
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -71,7 +73,7 @@ function Detail({ group }: { group: Group }) {
       aside={
         <>
           <StateWord state={ofPhase(phase)}>{phase}</StateWord>
-          <button type="button" onClick={() => setEdited(group)}>Edit…</button>
+          <button type="button" onClick={() => void edit()}>Edit…</button>
           <button type="button" onClick={() => setDeleting(true)}>Delete…</button>
           <SilenceButton kind="group" name={name} />
         </>
