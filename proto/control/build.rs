@@ -7,7 +7,7 @@ fn main() -> std::io::Result<()> {
         .bytes(".canopy.v1.GroupItem.program")
         .bytes(".canopy.v1.NodeDelta.base")
         .bytes(".canopy.v1.SnapshotPage.base")
-        // They have a secret: `srh_hmac.rs` and `enrollment.rs` have their Debug forms.
+        // They have a secret: `srh_hmac.rs` and `identity.rs` have their Debug forms.
         .skip_debug([".canopy.v1.SrhHmacKey", ".canopy.v1.EnrollRequest"])
         .compile_protos(
             &[

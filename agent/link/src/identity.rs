@@ -21,6 +21,8 @@ use crate::{Backoff, Random, Target, brief};
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// The controller's certificates are valid from so long before they are made.
 const BACKDATED: Duration = Duration::from_secs(300);
+/// Shortest time between two renewals.
+const PAUSE: Duration = Duration::from_secs(10);
 /// A clock that differs more from the controller's is reported.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(120);
 
@@ -82,7 +84,11 @@ pub async fn renew(target: Target, directory: PathBuf, random: Random) {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
     loop {
         match renew_when_due(&target, &directory).await {
-            Ok(()) => backoff.reset(),
+            Ok(()) => {
+                backoff.reset();
+                // A clock that is far ahead has every certificate due at once.
+                tokio::time::sleep(PAUSE).await;
+            }
             Err(error) => {
                 let retry_in = backoff.next_delay(random());
                 tracing::error!(%error, ?retry_in, "cannot renew this agent's certificate: its connections end with it");

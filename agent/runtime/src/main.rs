@@ -4,7 +4,8 @@
 mod cli;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,12 +154,26 @@ async fn enroll(config: &Config, token_file: &Path) -> anyhow::Result<()> {
     let subject = Subject::Node(config.node.clone());
     let certificate = canopy_agent_link::enroll(&config.controller, &config.identity(), &subject, token).await;
     let certificate = certificate.with_context(|| format!("enrolling {subject} at {}", config.controller))?;
+    give_to_owner(&config.state_dir, &config.identity()).context("giving the certificate to the agent's user")?;
     let days = left(certificate.not_after).as_secs_f64() / 86_400.0;
     println!(
         "enrolled as {subject} of domain {}; the certificate in {} is valid for {days:.1} days, and a running agent renews it",
         certificate.domain,
         config.identity().display()
     );
+    Ok(())
+}
+
+/// What root enrolls is read by the user whose state directory it is.
+fn give_to_owner(state_dir: &Path, identity: &Path) -> std::io::Result<()> {
+    let owner = std::fs::metadata(state_dir)?;
+    if std::fs::metadata(identity)?.uid() == owner.uid() {
+        return Ok(());
+    }
+    let files = std::fs::read_dir(identity)?.map(|entry| entry.map(|entry| entry.path()));
+    for path in files.collect::<Result<Vec<_>, _>>()?.iter().map(PathBuf::as_path).chain([identity]) {
+        std::os::unix::fs::lchown(path, Some(owner.uid()), Some(owner.gid()))?;
+    }
     Ok(())
 }
 

@@ -30,6 +30,11 @@ impl Task {
         }
         let Some(group) = self.controller.read(|d| d.next_deletion().map(str::to_owned)) else { return Ok(()) };
         let taken = match self.write_own(Command::ContinueDeletion { group: group.clone() }, None).await {
+            Err(error @ StoreError::Limit(_)) => {
+                tracing::error!(group, %error, "members of a deleted group could not be removed; it is tried again in {RETRY:?}");
+                self.deletion_retry = Some(Instant::now() + RETRY);
+                return Ok(());
+            }
             // Until the disk has room.
             Err(error) if is_refusal(&error) => return Ok(()),
             taken => taken?,

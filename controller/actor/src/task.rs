@@ -625,7 +625,7 @@ impl Task {
         if self.controller.read(|d| d.term()) > above {
             return Ok(());
         }
-        let term = above + 1;
+        let Some(term) = above.checked_add(1) else { return Ok(()) };
         self.commit(vec![Op::Put { key: TERM_KEY.into(), value: term.to_string().into_bytes() }]).await?;
         let nodes = self.controller.write(|d| d.raise_term(term));
         self.controller.publish_nodes(&nodes);

@@ -21,6 +21,8 @@ pub use revocations::Revocations;
 
 /// How long a token can be used.
 pub const TOKEN_LIFE: Duration = Duration::from_secs(600);
+/// Longest life of a certificate that can be configured.
+pub const MAX_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How far the clock of an agent may be behind the controller's: certificates are valid from so long before they are made.
 pub const BACKDATED: Duration = Duration::from_secs(300);
 
@@ -71,6 +73,12 @@ pub enum Refusal {
         /// In the request.
         found: String,
     },
+    /// It was revoked at a time that has not come.
+    #[error("{0} was revoked while the controller's clock was ahead: set the clock right, or wait until that time")]
+    Ahead(String),
+    /// It was revoked while it asked.
+    #[error("the certificates of {0} are revoked: enroll again")]
+    Revoked(String),
     /// The request asks to certify another key than that of the certificate in use.
     #[error("the request is for another key than the certificate that it came with: enroll again for a new key")]
     OtherKey,

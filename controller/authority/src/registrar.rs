@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tokens, certificates and revocations behind one lock, and the TLS configuration that follows from them.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use canopy_identity::{
     AuthorityHash, Certificate, CertificateDer, EnrollmentToken, KeyHash, PrivateKey, Secret, ServerKey, Subject,
@@ -16,6 +18,11 @@ use crate::authority::{Authority, before};
 use crate::revocations::Revocations;
 use crate::tokens::Tokens;
 use crate::{AuthorityError, BACKDATED, Refusal, Settings};
+
+/// Certificates count whole seconds.
+const SECOND: Duration = Duration::from_secs(1);
+/// How often the controller's certificate is compared with the wall clock, which may be set.
+const CLOCK: Duration = Duration::from_secs(60);
 
 /// What an agent gets for its request, in DER.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +44,29 @@ pub struct Handed {
     pub expires: UnixTime,
 }
 
+/// What was given out.
+#[derive(Default)]
+struct Issued {
+    tokens: Tokens,
+    /// By subject: no certificate of this process is valid from this instant or later.
+    newest: HashMap<Subject, UnixTime>,
+}
+
+impl Issued {
+    fn newest(&self, subject: &Subject) -> UnixTime {
+        self.newest.get(subject).copied().unwrap_or_default()
+    }
+}
+
 /// The authority, its tokens and its revocations.
 pub struct Registrar {
     settings: Settings,
     authority: Authority,
-    tokens: Mutex<Tokens>,
+    issued: Mutex<Issued>,
+    /// Held while a revocation is written; callers of every kind wait for `issued`, and not for a disk.
+    revoking: Mutex<()>,
+    /// When the controller's first certificate was made.
+    made: UnixTime,
     revocations: watch::Sender<Arc<Revocations>>,
     config: watch::Sender<Arc<ServerConfig>>,
 }
@@ -58,7 +83,9 @@ impl Registrar {
         Ok(Arc::new(Self {
             settings,
             authority,
-            tokens: Mutex::default(),
+            issued: Mutex::default(),
+            revoking: Mutex::default(),
+            made: now,
             revocations,
             config: watch::Sender::new(Arc::new(config)),
         }))
@@ -87,7 +114,7 @@ impl Registrar {
         let mut octets = [0; 16];
         getrandom::fill(&mut octets).map_err(|error| Refusal::Failed(error.to_string()))?;
         let secret = Secret(octets);
-        let expires = self.tokens().add(&secret, subject, now)?;
+        let expires = self.issued().tokens.add(&secret, subject, now)?;
         Ok(Handed { token: EnrollmentToken { authority: self.authority(), secret }, expires })
     }
 
@@ -103,23 +130,28 @@ impl Registrar {
         now: UnixTime,
     ) -> Result<Certified, Refusal> {
         // Callers without a token cost no signature.
-        self.tokens().check(secret, now)?;
+        self.issued().tokens.check(secret, now)?;
         let key = key_of_request(request).map_err(|error| Refusal::Request(error.to_string()))?;
         let hash = KeyHash::of(&key.subject_public_key_info());
-        self.tokens().take(secret, subject, hash, now)?;
-        self.certify(&key, subject, now)
+        let mut issued = self.issued();
+        issued.tokens.take(secret, subject, hash, now)?;
+        self.certify(&mut issued, &key, subject, now)
     }
 
     /// The next certificate of the subject that has shown `present`, for the same key.
     ///
     /// # Errors
-    /// The request is not acceptable.
+    /// The request is not acceptable, or `present` was revoked since its connection was made.
     pub fn renew(&self, present: &Certificate, request: &[u8], now: UnixTime) -> Result<Certified, Refusal> {
         let key = key_of_request(request).map_err(|error| Refusal::Request(error.to_string()))?;
         if KeyHash::of(&key.subject_public_key_info()) != present.key {
             return Err(Refusal::OtherKey);
         }
-        self.certify(&key, &present.subject, now)
+        let mut issued = self.issued();
+        if self.revocations.borrow().has(present) {
+            return Err(Refusal::Revoked(present.subject.to_string()));
+        }
+        self.certify(&mut issued, &key, &present.subject, now)
     }
 
     /// Refuses every certificate that `subject` has, and every token for it, from now on and durably.
@@ -127,35 +159,60 @@ impl Registrar {
     /// # Errors
     /// The file cannot be written: nothing is revoked then.
     pub fn revoke(&self, subject: &Subject, now: UnixTime) -> Result<(), AuthorityError> {
-        let mut tokens = self.tokens();
+        let _one_at_a_time = self.revoking.lock().unwrap_or_else(PoisonError::into_inner);
         let present = self.revocations.borrow().clone();
-        // A clock that was set back makes no certificate acceptable again.
-        let now = present.at(subject).unwrap_or_default().max(now);
-        let next = present.with(subject, now, &self.settings)?;
-        tokens.forget(subject);
-        self.revocations.send_replace(Arc::new(next));
-        Ok(())
+        loop {
+            // A clock that was set back makes no certificate acceptable again, nor spares one from before.
+            let at = present.at(subject).unwrap_or_default().max(self.issued().newest(subject)).max(now);
+            let next = present.with(subject, at, &self.settings.directory)?;
+            let mut issued = self.issued();
+            // One that was made meanwhile is covered too.
+            if next.at(subject).is_some_and(|at| at >= issued.newest(subject)) {
+                issued.tokens.forget(subject);
+                self.revocations.send_replace(Arc::new(next));
+                return Ok(());
+            }
+        }
     }
 
-    /// Renews the controller's own certificate at half of its life, for ever.
+    /// Renews the controller's own certificate at half of its life, and when the clock was set to where it is not valid, for ever.
     pub async fn maintain(self: Arc<Self>) {
+        let mut made = self.made;
         loop {
-            tokio::time::sleep(self.settings.lifetime / 2).await;
-            let renewed = server_config(&self.authority, &self.settings, self.revocations.subscribe(), UnixTime::now());
-            match renewed {
-                Ok(config) => _ = self.config.send_replace(Arc::new(config)),
+            tokio::time::sleep(CLOCK.min(self.settings.lifetime / 16)).await;
+            let now = UnixTime::now();
+            if (before(made, BACKDATED)..made + self.settings.lifetime / 2).contains(&now) {
+                continue;
+            }
+            match server_config(&self.authority, &self.settings, self.revocations.subscribe(), now) {
+                Ok(config) => {
+                    self.config.send_replace(Arc::new(config));
+                    made = now;
+                }
                 Err(error) => {
-                    tracing::error!(%error, "cannot renew the controller's certificate: agents cannot connect once it has expired")
+                    tracing::error!(%error, "cannot renew the controller's certificate: agents cannot connect once it has expired");
                 }
             }
         }
     }
 
-    fn certify(&self, key: &impl PublicKeyData, subject: &Subject, now: UnixTime) -> Result<Certified, Refusal> {
+    /// `issued` is locked from the check of what permits it on: a revocation is before that, or covers what is made.
+    fn certify(
+        &self,
+        issued: &mut Issued,
+        key: &impl PublicKeyData,
+        subject: &Subject,
+        now: UnixTime,
+    ) -> Result<Certified, Refusal> {
         let not_after = now + self.settings.lifetime;
         // Not earlier than the subject was revoked.
-        let revoked = self.revocations.borrow().at(subject);
-        let not_before = before(now, BACKDATED).max(revoked.unwrap_or_default());
+        let revoked = self.revocations.borrow().at(subject).unwrap_or_default();
+        if revoked > now + SECOND {
+            return Err(Refusal::Ahead(subject.to_string()));
+        }
+        let not_before = before(now, BACKDATED).max(revoked);
+        let newest = issued.newest.entry(subject.clone()).or_default();
+        *newest = (*newest).max(not_before + SECOND);
         let made = self.authority.certify(key, subject, not_before, not_after);
         let made = made.map_err(|error| Refusal::Failed(error.to_string()))?;
         Ok(Certified {
@@ -165,8 +222,8 @@ impl Registrar {
         })
     }
 
-    fn tokens(&self) -> MutexGuard<'_, Tokens> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    fn issued(&self) -> MutexGuard<'_, Issued> {
+        self.issued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,14 +4,11 @@
 //! A subject can enroll again: what it gets then is valid from after the revocation.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use canopy_identity::{Certificate, FileError, RENEWABLE, Subject};
+use canopy_identity::{Certificate, FileError, Subject};
 use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
-
-use crate::Settings;
-use crate::authority::before;
 
 const FILE: &str = "revocations.json";
 const SECOND: u64 = 1_000_000_000;
@@ -51,11 +48,9 @@ impl Revocations {
         stored.revoked.into_iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// With `subject` revoked at `now`, on the disk. Entries that no certificate can be older than are dropped.
-    pub(crate) fn with(&self, subject: &Subject, now: UnixTime, settings: &Settings) -> Result<Self, FileError> {
-        let kept = before(now, settings.lifetime + RENEWABLE);
+    /// With `subject` revoked at `now`, on the disk. There is one entry per name: none is ever dropped, because a clock decides which ones are old.
+    pub(crate) fn with(&self, subject: &Subject, now: UnixTime, directory: &Path) -> Result<Self, FileError> {
         let mut revoked = self.0.clone();
-        revoked.retain(|_, at| *at >= kept);
         // In whole seconds, as certificates count.
         let at = now.nanos().div_ceil(SECOND).saturating_mul(SECOND);
         revoked.insert(subject.clone(), UnixTime::from_nanos(at));
@@ -63,8 +58,7 @@ impl Revocations {
             |(subject, at): (&Subject, &UnixTime)| Revocation { subject: subject.to_string(), at: at.nanos() / SECOND };
         let stored = Stored { revoked: revoked.iter().map(one).collect() };
         let text = serde_json::to_vec_pretty(&stored).unwrap_or_default();
-        let path: PathBuf = settings.directory.join(FILE);
-        canopy_identity::replace(&path, &text)?;
+        canopy_identity::replace(&directory.join(FILE), &text)?;
         Ok(Self(revoked))
     }
 

@@ -17,6 +17,8 @@ use canopy_identity::{Certificate, KeyHash, Subject};
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
 
+use crate::keys::Keys;
+
 /// The program at the other end.
 #[derive(Clone, Debug)]
 pub enum Caller {
@@ -92,10 +94,14 @@ impl Caller {
     ///
     /// # Errors
     /// It may not.
-    pub(crate) fn as_host(&self, controller: &Controller, host: &str) -> Result<(), Status> {
+    pub(crate) fn as_host(&self, controller: &Controller, keys: &Keys, host: &str) -> Result<(), Status> {
+        let is_other = |node: &str| self.key().is_some_and(|key| keys.is_other(node, key));
         match self.subject()? {
             None => Ok(()),
             Some(Subject::Host(own)) if own == host => Ok(()),
+            Some(Subject::Node(own)) if is_other(own) => Err(Status::permission_denied(format!(
+                "node: {own:?} is connected with another key: stop the other agent, or revoke its certificate with `canopyctl node revoke {own}`"
+            ))),
             Some(Subject::Node(own)) if controller.read(|domain| domain.node_of_host(host) == Some(own.as_str())) => {
                 Ok(())
             }

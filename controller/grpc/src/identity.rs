@@ -53,8 +53,8 @@ impl IdentityService for Identities {
                 events.note(Code::Enrolled, node_of(&subject), None, format!("{subject} was enrolled by {caller}"));
             }
             Err(refusal) => {
-                tracing::warn!(%subject, %caller, reason = %refusal, "refused an enrollment");
-                // Without a token every machine that reaches the port could fill the events.
+                tracing::debug!(%subject, %caller, reason = %refusal, "refused an enrollment");
+                // Without a token every machine that reaches the port could fill events and log.
                 if !matches!(refusal, Refusal::Unknown | Refusal::Request(_)) {
                     events.note(Code::EnrollmentRefused, node_of(&subject), None, format!("{caller}: {refusal}"));
                 }
@@ -93,9 +93,12 @@ fn wire(made: Certified, now: UnixTime) -> pb::Certified {
 fn status(refusal: Refusal) -> Status {
     let text = refusal.to_string();
     match refusal {
-        Refusal::Unknown | Refusal::Used(_) | Refusal::OtherSubject { .. } | Refusal::OtherKey => {
-            Status::permission_denied(text)
-        }
+        Refusal::Unknown
+        | Refusal::Used(_)
+        | Refusal::OtherSubject { .. }
+        | Refusal::OtherKey
+        | Refusal::Revoked(_)
+        | Refusal::Ahead(_) => Status::permission_denied(text),
         Refusal::Request(_) => Status::invalid_argument(text),
         Refusal::TooMany(_) => Status::resource_exhausted(text),
         Refusal::Failed(_) => Status::internal(text),

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use canopy_identity::KeyHash;
 
+/// Watch streams of one node at once: of an agent one, and some that it has left.
+const MAX_STREAMS: usize = 8;
+
 /// Streams by node, all of one key.
 #[derive(Clone, Default)]
 pub(crate) struct Keys(Arc<Mutex<HashMap<String, (KeyHash, usize)>>>);
@@ -16,16 +19,33 @@ pub(crate) struct Stream {
     all: Keys,
 }
 
+/// Why a stream was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotOpened {
+    /// The node is connected with another key.
+    OtherKey,
+    /// It has [`MAX_STREAMS`].
+    TooMany,
+}
+
 impl Keys {
-    /// A stream of `node` with this key; `None` while another key has one.
-    pub(crate) fn open(&self, node: &str, key: KeyHash) -> Option<Stream> {
+    /// A stream of `node` with this key.
+    pub(crate) fn open(&self, node: &str, key: KeyHash) -> Result<Stream, NotOpened> {
         let mut all = self.lock();
         let (own, streams) = all.entry(node.to_owned()).or_insert((key, 0));
         if *own != key {
-            return None;
+            return Err(NotOpened::OtherKey);
+        }
+        if *streams >= MAX_STREAMS {
+            return Err(NotOpened::TooMany);
         }
         *streams += 1;
-        Some(Stream { node: node.to_owned(), all: self.clone() })
+        Ok(Stream { node: node.to_owned(), all: self.clone() })
+    }
+
+    /// Whether `node` is connected with another key.
+    pub(crate) fn is_other(&self, node: &str, key: KeyHash) -> bool {
+        self.lock().get(node).is_some_and(|(own, _)| *own != key)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, (KeyHash, usize)>> {
@@ -56,11 +76,15 @@ mod tests {
         let first = keys.open("n1", a).unwrap();
         // The agent connects again before the controller has noticed that its connection is gone.
         let second = keys.open("n1", a).unwrap();
-        assert!(keys.open("n1", b).is_none() && keys.open("n2", b).is_some());
+        assert!(keys.open("n1", b).err() == Some(NotOpened::OtherKey) && keys.open("n2", b).is_ok());
+        assert!(keys.is_other("n1", b) && !keys.is_other("n1", a) && !keys.is_other("n2", b));
         drop(first);
-        assert!(keys.open("n1", b).is_none());
+        assert!(keys.open("n1", b).is_err());
         drop(second);
-        assert!(keys.open("n1", b).is_some());
+        assert!(keys.open("n1", b).is_ok());
+        let all: Vec<Stream> = (0..MAX_STREAMS).map(|_| keys.open("n1", a).ok().unwrap()).collect();
+        assert_eq!(keys.open("n1", a).err(), Some(NotOpened::TooMany));
+        drop(all);
         assert!(keys.lock().is_empty());
     }
 }

@@ -15,9 +15,9 @@ mod identity;
 mod keys;
 mod membership;
 mod node;
+mod places;
 mod secure;
 mod server;
-mod strangers;
 
 pub use caller::Caller;
 pub use secure::{Secure, incoming};

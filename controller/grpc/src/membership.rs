@@ -24,18 +24,20 @@ use tracing::Instrument;
 use crate::caller::Caller;
 use crate::closing::closed;
 use crate::error;
+use crate::keys::Keys;
 
 /// Longest duration of a unary call.
 const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Membership {
     controller: Controller,
+    keys: Keys,
     closing: watch::Receiver<bool>,
 }
 
 impl Membership {
-    pub(crate) fn new(controller: Controller, closing: watch::Receiver<bool>) -> Self {
-        Self { controller, closing }
+    pub(crate) fn new(controller: Controller, keys: Keys, closing: watch::Receiver<bool>) -> Self {
+        Self { controller, keys, closing }
     }
 
     async fn execute(&self, command: Command, host: &str) -> Result<Done, Status> {
@@ -85,7 +87,7 @@ impl MembershipService for Membership {
         let instance = NonZeroU64::new(request.instance);
         let (group, spec) = <(String, MemberSpec)>::try_from(request).map_err(error::field)?;
         let host = spec.host.clone();
-        caller.as_host(&self.controller, &host)?;
+        caller.as_host(&self.controller, &self.keys, &host)?;
         let command = Command::PutMember { group: group.clone(), spec, create_only: true, instance };
         async {
             let done = self.execute(command, &host).await?;
@@ -113,7 +115,7 @@ impl MembershipService for Membership {
         let LeaveRequest { group, host } = request.into_inner();
         check_name("group", &group).map_err(error::field)?;
         check_name("host", &host).map_err(error::field)?;
-        caller.as_host(&self.controller, &host)?;
+        caller.as_host(&self.controller, &self.keys, &host)?;
         async {
             let by = host.clone();
             self.execute(Command::DeleteMember { group, host }, &by).await?;
@@ -149,7 +151,7 @@ impl MembershipService for Membership {
         let (id, mut sent) = self.snapshot(&group).ok_or_else(missing)?;
         self.controller.settled().await.map_err(error::command)?;
         let deleted = Status::not_found(format!("group {group:?} was deleted"));
-        let this = Self { controller: self.controller.clone(), closing: self.closing.clone() };
+        let this = Self { controller: self.controller.clone(), keys: self.keys.clone(), closing: self.closing.clone() };
         let mut closing = self.closing.clone();
         let stream = async_stream::stream! {
             yield Ok(sent.clone());

@@ -34,7 +34,7 @@ use crate::caller::Caller;
 use crate::closing::closed;
 use crate::content::{Content, Known};
 use crate::error;
-use crate::keys::Keys;
+use crate::keys::{Keys, NotOpened};
 
 /// Errors kept of one report.
 const MAX_ERRORS: usize = 256;
@@ -62,8 +62,8 @@ pub(crate) struct Nodes {
 type Sent = (u64, Generation, SpecDigest);
 
 impl Nodes {
-    pub(crate) fn new(controller: Controller, closing: watch::Receiver<bool>) -> Self {
-        Self { controller, sent: Arc::default(), keys: Keys::default(), closing }
+    pub(crate) fn new(controller: Controller, keys: Keys, closing: watch::Receiver<bool>) -> Self {
+        Self { controller, sent: Arc::default(), keys, closing }
     }
 }
 
@@ -78,7 +78,8 @@ impl NodeService for Nodes {
         let WatchRequest { node, agent_version, minor_version, .. } = request;
         check_name("node", &node).map_err(error::field)?;
         caller.as_node(&node)?;
-        let key = caller.key().map(|key| self.keys.open(&node, key).ok_or_else(|| self.second(&node, &caller)));
+        let key =
+            caller.key().map(|key| self.keys.open(&node, key).map_err(|why| self.not_opened(why, &node, &caller)));
         let key = key.transpose()?;
         let span = tracing::info_span!("watch", node, %caller, agent_version);
         self.outbid(&node, &known, &span).await?;
@@ -144,6 +145,7 @@ impl NodeService for Nodes {
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
         let caller = Caller::of(&request)?;
         caller.as_node(&request.get_ref().node)?;
+        self.check_key(&request.get_ref().node, &caller)?;
         let span = tracing::debug_span!("report", node = request.get_ref().node, %caller);
         let mut status = NodeStatus::try_from(request.into_inner()).map_err(error::field)?;
         cap_errors(&mut status.errors);
@@ -187,6 +189,7 @@ impl NodeService for Nodes {
                 }
                 if named.is_none() {
                     caller.as_node(&sample.node)?;
+                    self.check_key(&sample.node, &caller)?;
                 }
                 named = Some(sample.node.clone());
                 self.take_in(sample)?;
@@ -197,6 +200,23 @@ impl NodeService for Nodes {
 }
 
 impl Nodes {
+    fn not_opened(&self, why: NotOpened, node: &str, caller: &Caller) -> Status {
+        match why {
+            NotOpened::OtherKey => self.second(node, caller),
+            NotOpened::TooMany => Status::resource_exhausted(format!(
+                "node: {node:?} has several streams already: it gets another one once the controller has noticed that they are gone"
+            )),
+        }
+    }
+
+    /// While a node is connected, other keys report nothing in its name.
+    fn check_key(&self, node: &str, caller: &Caller) -> Result<(), Status> {
+        match caller.key() {
+            Some(key) if self.keys.is_other(node, key) => Err(self.second(node, caller)),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses an agent in the name of a node that is connected with another key.
     fn second(&self, node: &str, caller: &Caller) -> Status {
         tracing::warn!(node, %caller, "refused a second agent in the name of a connected node");

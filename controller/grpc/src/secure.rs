@@ -2,31 +2,33 @@
 //! TLS connections of agents: accepted within limits, and ended with the certificate that they came with.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use canopy_controller_authority::{Registrar, Revocations};
-use canopy_identity::Certificate;
+use canopy_identity::{Certificate, KeyHash};
 use canopy_units::UnixTime;
 use futures::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
 use crate::caller::Caller;
-use crate::strangers::{Place, Strangers};
+use crate::places::{Place, Places, network};
 
 /// A handshake takes at most this long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections with a valid certificate at once: two of an agent, and some that it has left.
-const MAX_CONNECTIONS: usize = 32_768;
+/// Handshakes, and connections without a valid certificate, at once, and of one address.
+const UNKNOWN: (usize, usize) = (1024, 64);
+/// Connections with a valid certificate at once, and with one key: an agent has four, and some that it has left.
+const KNOWN: (usize, usize) = (32_768, 16);
 /// A connection without a valid certificate lasts as long as its one call.
 const UNKNOWN_LIFE: Duration = Duration::from_secs(30);
 /// How often the end of a certificate is compared with the wall clock, which may be set.
@@ -47,8 +49,7 @@ pub fn incoming(listener: TcpListener, registrar: Arc<Registrar>) -> impl Stream
 }
 
 async fn accept(listener: TcpListener, registrar: Arc<Registrar>, to: &mpsc::Sender<io::Result<Secure>>) {
-    let strangers = Strangers::default();
-    let known = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let (unknown, known) = (Places::new(UNKNOWN.0, UNKNOWN.1), Places::new(KNOWN.0, KNOWN.1));
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -59,8 +60,8 @@ async fn accept(listener: TcpListener, registrar: Arc<Registrar>, to: &mpsc::Sen
             }
         };
         // Closed at once where there is no place: the agent tries again.
-        let Some(place) = strangers.enter(address.ip()) else { continue };
-        let (registrar, known, to) = (Arc::clone(&registrar), Arc::clone(&known), to.clone());
+        let Some(place) = unknown.take(network(address.ip())) else { continue };
+        let (registrar, known, to) = (Arc::clone(&registrar), known.clone(), to.clone());
         tokio::spawn(async move {
             let secured = Secure::handshake(stream, address, &registrar, place, &known);
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, secured).await {
@@ -84,8 +85,8 @@ pub struct Secure {
 /// The place among those that are bounded; it is given back with the connection.
 #[allow(dead_code, reason = "held, not read")]
 enum Held {
-    Stranger(Place),
-    Known(OwnedSemaphorePermit),
+    Stranger(Place<IpAddr>),
+    Known(Place<KeyHash>),
 }
 
 impl Secure {
@@ -93,8 +94,8 @@ impl Secure {
         stream: TcpStream,
         address: SocketAddr,
         registrar: &Registrar,
-        place: Place,
-        known: &Arc<Semaphore>,
+        place: Place<IpAddr>,
+        known: &Places<KeyHash>,
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let revocations = registrar.revocations();
@@ -111,7 +112,9 @@ impl Secure {
         if is_expired {
             return Ok(Self { stream, caller, end: Box::pin(lasting(UNKNOWN_LIFE)), _held: Held::Stranger(place) });
         }
-        let slot = known.clone().try_acquire_owned().map_err(|_| io::Error::other("too many connections of agents"))?;
+        let slot = known
+            .take(certificate.key)
+            .ok_or_else(|| io::Error::other("too many connections of this agent, or of all"))?;
         Ok(Self { stream, caller, end: Box::pin(ended(certificate, revocations)), _held: Held::Known(slot) })
     }
 }
@@ -149,29 +152,37 @@ impl Connected for Secure {
     }
 }
 
+impl Secure {
+    /// An error once the connection has to end. Asked by reads and writes alike: while the peer takes nothing, nothing is read either.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let Poll::Ready(why) = self.end.as_mut().poll(cx) else { return Ok(()) };
+        tracing::debug!(caller = %self.caller, why, "closing a connection");
+        // It is not polled again after it has ended.
+        self.end = Box::pin(std::future::ready(why));
+        Err(io::Error::new(io::ErrorKind::ConnectionAborted, why))
+    }
+}
+
 impl AsyncRead for Secure {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Poll::Ready(why) = self.end.as_mut().poll(cx) {
-            tracing::info!(caller = %self.caller, why, "closing a connection");
-            // Polled no more.
-            self.end = Box::pin(std::future::ready(why));
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
-        }
-        ready!(Pin::new(&mut self.stream).poll_read(cx, to))?;
-        Poll::Ready(Ok(()))
+        self.poll_end(cx)?;
+        Pin::new(&mut self.stream).poll_read(cx, to)
     }
 }
 
 impl AsyncWrite for Secure {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_end(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, from)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_end(cx)?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_end(cx)?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -10,10 +10,14 @@ use canopy_control::pb::node_service_server::NodeServiceServer;
 use canopy_controller_actor::Controller;
 use canopy_controller_authority::Registrar;
 use tokio::sync::watch;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
+use tonic::{Request, Status};
 
+use crate::caller::Caller;
 use crate::identity::Identities;
+use crate::keys::Keys;
 use crate::membership::Membership;
 use crate::node::Nodes;
 
@@ -22,7 +26,9 @@ pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 /// Largest response message, bytes: a snapshot of 10,000 groups of 64 receivers.
 pub const MAX_RESPONSE_BYTES: usize = 256 << 20;
 /// Largest request for a certificate, bytes.
-const MAX_ENROLLMENT_BYTES: usize = 16 << 10;
+const MAX_ENROLLMENT_BYTES: usize = 4 << 10;
+/// Largest request of MembershipService, bytes: two names and some numbers.
+const MAX_MEMBERSHIP_BYTES: usize = 16 << 10;
 /// Calls at once on one connection: an agent has three, a host one per group that it watches.
 const MAX_STREAMS: u32 = 1024;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
@@ -37,8 +43,12 @@ pub async fn server(
 ) -> Router {
     let (health, health_service) = tonic_health::server::health_reporter();
     let identities = IdentityServiceServer::new(Identities::new(controller.clone(), registrar));
-    let nodes = NodeServiceServer::new(Nodes::new(controller.clone(), closing.clone()));
-    let membership = MembershipServiceServer::new(Membership::new(controller, closing));
+    let keys = Keys::default();
+    let nodes = NodeServiceServer::new(Nodes::new(controller.clone(), keys.clone(), closing.clone()));
+    let membership = MembershipServiceServer::new(Membership::new(controller, keys, closing));
+    let nodes = nodes.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES);
+    let membership =
+        membership.max_decoding_message_size(MAX_MEMBERSHIP_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES);
     health.set_serving::<NodeServiceServer<Nodes>>().await;
     health.set_serving::<MembershipServiceServer<Membership>>().await;
     Server::builder()
@@ -48,8 +58,13 @@ pub async fn server(
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .add_service(health_service)
         .add_service(identities.max_decoding_message_size(MAX_ENROLLMENT_BYTES))
-        .add_service(nodes.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES))
-        .add_service(
-            membership.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES),
-        )
+        .add_service(InterceptedService::new(nodes, only_known))
+        .add_service(InterceptedService::new(membership, only_known))
+}
+
+/// Refuses callers without a valid certificate before a message of theirs is read, which may be large.
+#[allow(clippy::result_large_err, reason = "the signature of an interceptor")]
+fn only_known(request: Request<()>) -> Result<Request<()>, Status> {
+    Caller::of(&request)?.as_reader()?;
+    Ok(request)
 }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use canopy_controller_authority::MAX_LIFETIME;
 use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::{
     DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, DEFAULT_MIN_RTT, DEFAULT_V_ECN_PERMILLE, MAX_RTT, MIN_K_BASE,
@@ -25,7 +26,7 @@ use crate::listen::Listen;
 pub const SYSTEM_FILE: &str = "/etc/canopy/controller.toml";
 
 /// Possible values of `identity.certificate_lifetime`.
-const CERTIFICATE_LIFETIME: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3600);
+const CERTIFICATE_LIFETIME: RangeInclusive<Duration> = Duration::from_secs(60)..=MAX_LIFETIME;
 
 /// Listen addresses per API, at most.
 const MAX_LISTENERS: usize = 16;

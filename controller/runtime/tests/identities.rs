@@ -17,6 +17,7 @@ use canopy_identity::{Credentials, EnrollmentToken, PrivateKey, RENEWABLE, Subje
 use canopy_units::UnixTime;
 use hyper_util::rt::TokioIo;
 use support::{Controller, DEADLINE, LAB};
+use tokio::io::AsyncWriteExt;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::service_fn;
@@ -281,6 +282,24 @@ async fn a_revocation_ends_streams_and_outlives_the_controller() {
     domain.controller.stop().await;
 }
 
+/// Catches a revocation that a clock which was set back makes worthless, and a renewal that is under way while its subject is revoked.
+#[test]
+fn a_revocation_covers_what_was_made_before_it_whatever_the_clock_shows() {
+    let directory = tempfile::tempdir().unwrap();
+    let registrar = Registrar::open(settings(directory.path()), UnixTime::now()).unwrap();
+    let (own, subject) = (made(&registrar, "node/n1", UnixTime::now()), Subject::Node("n1".into()));
+    let unused = registrar.hand_out(subject.clone(), UnixTime::now()).unwrap().token;
+    registrar.revoke(&subject, ago(Duration::from_secs(3600))).unwrap();
+    assert!(registrar.revocations().borrow().has(&own.certificate));
+    let request = own.key.request().unwrap();
+    let renewed = registrar.renew(&own.certificate, &request, UnixTime::now()).unwrap_err();
+    assert!(renewed.to_string().contains("revoked"), "{renewed}");
+    let enrolled = registrar.enroll(&unused.secret, &subject, &request, UnixTime::now()).unwrap_err();
+    assert!(enrolled.to_string().contains("not known"), "{enrolled}");
+    let again = made(&registrar, "node/n1", UnixTime::now());
+    assert!(!registrar.revocations().borrow().has(&again.certificate));
+}
+
 /// Catches a second agent that takes a node's configuration, and one whose own reconnection is taken for a second agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_agent_in_the_name_of_a_node_is_refused_and_reported() {
@@ -355,6 +374,34 @@ async fn operators_hand_out_tokens_and_revoke() {
     let (_, refused) = controller.ctl(&["node", "enroll", "n1"]).await.unwrap_err();
     assert!(refused.contains("grpc.listen"), "{refused}");
     controller.stop().await;
+}
+
+/// Catches a connection that lasts for as long as its peer takes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_peer_takes_nothing_ends_too() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    let domain = Domain::start().await;
+    let own = domain.made("node/n1", ago(LIFETIME - Duration::from_secs(3)));
+    let config = Arc::new(canopy_identity::client(domain.trust(), Some(&own)).unwrap());
+    let mut stream = canopy_identity::connect("127.0.0.1", domain.controller.tls_port(), config).await.unwrap();
+    stream.write_all(PREFACE).await.unwrap();
+    let pings = PING.repeat(1000);
+    let ended = tokio::time::timeout(DEADLINE, async { while stream.write_all(&pings).await.is_ok() {} });
+    ended.await.expect("the connection does not end with its certificate");
+    domain.controller.stop().await;
+}
+
+/// Catches a large message of a caller without a certificate that is read before it is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_read_of_a_caller_who_is_not_known() {
+    let domain = Domain::start().await;
+    let mut nodes = NodeServiceClient::new(domain.channel(domain.trust(), None));
+    // The stream never ends: the answer does not wait for it.
+    let endless = tokio_stream::pending::<pb::StreamTelemetryRequest>();
+    let answer = tokio::time::timeout(DEADLINE, nodes.stream_telemetry(endless)).await;
+    assert_eq!(answer.expect("the server reads on").unwrap_err().code(), Code::Unauthenticated);
+    domain.controller.stop().await;
 }
 
 /// Catches an authority that is made anew over what agents trust, and files that others can read.

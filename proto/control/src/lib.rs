@@ -25,6 +25,7 @@ mod congestion;
 mod digest;
 mod field;
 mod group_program;
+mod identity;
 mod log_level;
 mod membership;
 mod node_base;
