@@ -31,7 +31,7 @@ class Merged(unittest.TestCase):
         self.assertNotIn("serialNumber", one)
 
     def test_paths_of_the_machine_are_not_in_it(self):
-        text = '"path+file:///work/main/controller/api#canopy-controller-api@0.1.0"'
+        text = '"path+file:///home/user/canopy/controller/api#canopy-controller-api@0.1.0"'
         self.assertEqual(sbom.PATH.sub(r"path+file:///\1#", text), '"path+file:///api#canopy-controller-api@0.1.0"')
 
 

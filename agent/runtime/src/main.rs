@@ -167,12 +167,12 @@ async fn enroll(config: &Config, token_file: &Path) -> anyhow::Result<()> {
 /// What root enrolls is read by the user whose state directory it is.
 fn give_to_owner(state_dir: &Path, identity: &Path) -> std::io::Result<()> {
     let owner = std::fs::metadata(state_dir)?;
-    if std::fs::metadata(identity)?.uid() == owner.uid() {
-        return Ok(());
-    }
     let files = std::fs::read_dir(identity)?.map(|entry| entry.map(|entry| entry.path()));
     for path in files.collect::<Result<Vec<_>, _>>()?.iter().map(PathBuf::as_path).chain([identity]) {
-        std::os::unix::fs::lchown(path, Some(owner.uid()), Some(owner.gid()))?;
+        // Of an earlier enrollment the directory may have its owner already, and the new files not.
+        if std::fs::symlink_metadata(path)?.uid() != owner.uid() {
+            std::os::unix::fs::lchown(path, Some(owner.uid()), Some(owner.gid()))?;
+        }
     }
     Ok(())
 }
@@ -237,4 +237,28 @@ fn timed(order: &LogOrder) -> TimedLevel {
 /// Uniform in `[0, 1)`, from the random keys of a hasher: sufficient to spread the agents' reconnects.
 fn random() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// Catches files of a second enrollment that stay with root because the directory has its owner already. Needs root, as the agent does.
+    #[test]
+    fn what_root_enrolls_belongs_to_the_owner_of_the_state_directory() {
+        const AGENT: u32 = 54_321;
+        let state = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(state.path(), Some(AGENT), Some(AGENT)).unwrap();
+        let identity = state.path().join("identity");
+        std::fs::create_dir(&identity).unwrap();
+        for file in ["key.pem", "certificate.pem"] {
+            std::fs::write(identity.join(file), "").unwrap();
+            give_to_owner(state.path(), &identity).unwrap();
+            for path in [identity.clone(), identity.join(file)] {
+                let found = std::fs::metadata(&path).unwrap();
+                assert_eq!((found.uid(), found.gid()), (AGENT, AGENT), "{}", path.display());
+            }
+        }
+    }
 }
