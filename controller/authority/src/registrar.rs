@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tokens, certificates and revocations behind one lock, and the TLS configuration that follows from them.
+//! Tokens, certificates and revocations, one after the other, and the TLS configuration that follows from them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,8 @@ use crate::{AuthorityError, BACKDATED, Refusal, Settings};
 
 /// Certificates count whole seconds.
 const SECOND: Duration = Duration::from_secs(1);
+/// A revocation that is further ahead of the clock was made while that was wrong; each is a second behind the certificates that it covers.
+const AHEAD: Duration = Duration::from_secs(10);
 /// How often the controller's certificate is compared with the wall clock, which may be set.
 const CLOCK: Duration = Duration::from_secs(60);
 
@@ -207,7 +209,8 @@ impl Registrar {
         let not_after = now + self.settings.lifetime;
         // Not earlier than the subject was revoked.
         let revoked = self.revocations.borrow().at(subject).unwrap_or_default();
-        if revoked > now + SECOND {
+        // A second one, enrolled and revoked again at once, is a moment ahead without a fault.
+        if revoked > now + AHEAD {
             return Err(Refusal::Ahead(subject.to_string()));
         }
         let not_before = before(now, BACKDATED).max(revoked);

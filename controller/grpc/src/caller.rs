@@ -13,6 +13,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use canopy_controller_actor::Controller;
+use canopy_controller_actor::events::Code;
 use canopy_identity::{Certificate, KeyHash, Subject};
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
@@ -68,18 +69,33 @@ impl Caller {
         }))
     }
 
-    /// Whether it may act as the agent of `node`.
+    /// Whether it may act as the agent of `node`, in whose name no other key is connected.
     ///
     /// # Errors
     /// It may not.
-    pub(crate) fn as_node(&self, node: &str) -> Result<(), Status> {
+    pub(crate) fn as_node(&self, controller: &Controller, keys: &Keys, node: &str) -> Result<(), Status> {
         match self.subject()? {
             None => Ok(()),
-            Some(Subject::Node(own)) if own == node => Ok(()),
+            Some(Subject::Node(own)) if own == node => match self.key() {
+                Some(key) if keys.is_other(node, key) => Err(self.second(controller, node)),
+                _ => Ok(()),
+            },
             Some(other) => Err(Status::permission_denied(format!(
                 "node: a certificate of {other} cannot act as node {node:?}: set `node` of the agent to the name that it was enrolled with, or enroll it as that node"
             ))),
         }
+    }
+
+    /// The refusal of an agent in the name of a node that is connected with another key, which is an event.
+    pub(crate) fn second(&self, controller: &Controller, node: &str) -> Status {
+        tracing::warn!(node, caller = %self, "refused a second agent in the name of a connected node");
+        let detail = format!(
+            "{self} has a certificate of this node with another key than the connected agent: if it is not a machine that replaces the node's, run `canopyctl node revoke {node}` and enroll the right one"
+        );
+        controller.events().note(Code::SecondAgentRefused, Some(node), None, detail);
+        Status::permission_denied(format!(
+            "node: {node:?} is connected with another key: stop the other agent, or revoke its certificate with `canopyctl node revoke {node}`"
+        ))
     }
 
     /// The key of its certificate, if it has shown one.
@@ -95,15 +111,11 @@ impl Caller {
     /// # Errors
     /// It may not.
     pub(crate) fn as_host(&self, controller: &Controller, keys: &Keys, host: &str) -> Result<(), Status> {
-        let is_other = |node: &str| self.key().is_some_and(|key| keys.is_other(node, key));
         match self.subject()? {
             None => Ok(()),
             Some(Subject::Host(own)) if own == host => Ok(()),
-            Some(Subject::Node(own)) if is_other(own) => Err(Status::permission_denied(format!(
-                "node: {own:?} is connected with another key: stop the other agent, or revoke its certificate with `canopyctl node revoke {own}`"
-            ))),
             Some(Subject::Node(own)) if controller.read(|domain| domain.node_of_host(host) == Some(own.as_str())) => {
-                Ok(())
+                self.as_node(controller, keys, own)
             }
             Some(other) => Err(Status::permission_denied(format!(
                 "host: a certificate of {other} cannot act for host {host:?}: the agent of a node acts for the hosts on its own ports, that of a host for itself"

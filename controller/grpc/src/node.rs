@@ -77,7 +77,7 @@ impl NodeService for Nodes {
         let known = Known::of(&request)?;
         let WatchRequest { node, agent_version, minor_version, .. } = request;
         check_name("node", &node).map_err(error::field)?;
-        caller.as_node(&node)?;
+        caller.as_node(&self.controller, &self.keys, &node)?;
         let key =
             caller.key().map(|key| self.keys.open(&node, key).map_err(|why| self.not_opened(why, &node, &caller)));
         let key = key.transpose()?;
@@ -144,8 +144,7 @@ impl NodeService for Nodes {
 
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
         let caller = Caller::of(&request)?;
-        caller.as_node(&request.get_ref().node)?;
-        self.check_key(&request.get_ref().node, &caller)?;
+        caller.as_node(&self.controller, &self.keys, &request.get_ref().node)?;
         let span = tracing::debug_span!("report", node = request.get_ref().node, %caller);
         let mut status = NodeStatus::try_from(request.into_inner()).map_err(error::field)?;
         cap_errors(&mut status.errors);
@@ -188,8 +187,7 @@ impl NodeService for Nodes {
                     )));
                 }
                 if named.is_none() {
-                    caller.as_node(&sample.node)?;
-                    self.check_key(&sample.node, &caller)?;
+                    caller.as_node(&self.controller, &self.keys, &sample.node)?;
                 }
                 named = Some(sample.node.clone());
                 self.take_in(sample)?;
@@ -202,31 +200,11 @@ impl NodeService for Nodes {
 impl Nodes {
     fn not_opened(&self, why: NotOpened, node: &str, caller: &Caller) -> Status {
         match why {
-            NotOpened::OtherKey => self.second(node, caller),
+            NotOpened::OtherKey => caller.second(&self.controller, node),
             NotOpened::TooMany => Status::resource_exhausted(format!(
                 "node: {node:?} has several streams already: it gets another one once the controller has noticed that they are gone"
             )),
         }
-    }
-
-    /// While a node is connected, other keys report nothing in its name.
-    fn check_key(&self, node: &str, caller: &Caller) -> Result<(), Status> {
-        match caller.key() {
-            Some(key) if self.keys.is_other(node, key) => Err(self.second(node, caller)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses an agent in the name of a node that is connected with another key.
-    fn second(&self, node: &str, caller: &Caller) -> Status {
-        tracing::warn!(node, %caller, "refused a second agent in the name of a connected node");
-        let detail = format!(
-            "{caller} has a certificate of this node with another key than the connected agent: if it is not a machine that replaces the node's, run `canopyctl node revoke {node}` and enroll the right one"
-        );
-        self.controller.events().note(EventKind::SecondAgentRefused, Some(node), None, detail);
-        Status::permission_denied(format!(
-            "node: {node:?} is connected with another key: stop the other agent, or revoke its certificate with `canopyctl node revoke {node}`"
-        ))
     }
 
     /// An agent that has accepted a higher term refuses this controller: the store is older than what agents saw. The

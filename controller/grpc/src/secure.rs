@@ -153,7 +153,7 @@ impl Connected for Secure {
 }
 
 impl Secure {
-    /// An error once the connection has to end. Asked by reads and writes alike: while the peer takes nothing, nothing is read either.
+    /// An error once the connection has to end. Reads and writes ask alike, whichever the connection waits for.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let Poll::Ready(why) = self.end.as_mut().poll(cx) else { return Ok(()) };
         tracing::debug!(caller = %self.caller, why, "closing a connection");

@@ -296,8 +296,17 @@ fn a_revocation_covers_what_was_made_before_it_whatever_the_clock_shows() {
     assert!(renewed.to_string().contains("revoked"), "{renewed}");
     let enrolled = registrar.enroll(&unused.secret, &subject, &request, UnixTime::now()).unwrap_err();
     assert!(enrolled.to_string().contains("not known"), "{enrolled}");
-    let again = made(&registrar, "node/n1", UnixTime::now());
-    assert!(!registrar.revocations().borrow().has(&again.certificate));
+    // And again at once, as a script does.
+    for _ in 0..3 {
+        let again = made(&registrar, "node/n1", UnixTime::now());
+        assert!(!registrar.revocations().borrow().has(&again.certificate));
+        registrar.revoke(&subject, UnixTime::now()).unwrap();
+        assert!(registrar.revocations().borrow().has(&again.certificate));
+    }
+    registrar.revoke(&subject, UnixTime::now() + Duration::from_secs(3600)).unwrap();
+    let token = registrar.hand_out(subject.clone(), UnixTime::now()).unwrap().token;
+    let ahead = registrar.enroll(&token.secret, &subject, &request, UnixTime::now()).unwrap_err();
+    assert!(ahead.to_string().contains("clock"), "{ahead}");
 }
 
 /// Catches a second agent that takes a node's configuration, and one whose own reconnection is taken for a second agent.
@@ -313,9 +322,13 @@ async fn a_second_agent_in_the_name_of_a_node_is_refused_and_reported() {
     let stream = open(&first).await.unwrap();
     let refused = open(&second).await.unwrap_err();
     assert!(refused.code() == Code::PermissionDenied && refused.message().contains("another key"), "{refused:?}");
+    for what in ["report", "telemetry", "join own"] {
+        let found = call(what, domain.channel(domain.trust(), Some(second.clone())), Some(&second)).await;
+        assert_eq!(found, Code::PermissionDenied, "{what}");
+    }
     let again = open(&first).await.unwrap();
     let events = domain.controller.ctl(&["get", "events", "--node", "n1", "-o", "json"]).await.unwrap();
-    assert!(events.contains("SecondAgentRefused"), "{events}");
+    assert_eq!(events.matches("SecondAgentRefused").count(), 4, "{events}");
     // Once the first one is gone, its name is free.
     drop((stream, again));
     let deadline = tokio::time::Instant::now() + DEADLINE;

@@ -663,7 +663,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Every agent whose certificates were revoked, by name, for as long as a certificate from before could be renewed. */
+        /** Every agent whose certificates were revoked, by name. An entry stays, also when the agent is enrolled again. */
         get: operations["listRevocations"];
         put?: never;
         /**

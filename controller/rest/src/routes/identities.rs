@@ -93,7 +93,7 @@ pub(crate) async fn revoke(
     Ok(([(CACHE_CONTROL, "no-store")], Json(shown(&subject, at))).into_response())
 }
 
-/// Every agent whose certificates were revoked, by name, for as long as a certificate from before could be renewed.
+/// Every agent whose certificates were revoked, by name. An entry stays, also when the agent is enrolled again.
 #[utoipa::path(get, path = "/api/v1/revocations", tag = "identities", operation_id = "listRevocations",
     responses((status = 200, body = List<Revocation>, description = "all of them"), (status = 409, body = Problem, description = "no address is served over TLS")))]
 pub(crate) async fn revocations(Extension(registrar): Authority) -> Result<Response, ApiError> {
