@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A daemon's Unix socket: its file has mode 0660 before any client can connect, replaces that of a process that ended, and
+//! A daemon's Unix socket: its file has its mode before any client can connect, replaces that of a process that ended, and
 //! is not taken from one that is alive.
 
 use std::fs;
@@ -74,11 +74,16 @@ pub fn check_path(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Binds the socket. Its file belongs to `gid`, if there is one.
+/// Only the user and the group of the socket's file can connect.
+pub const FOR_GROUP: u32 = 0o660;
+/// Every user of the machine can connect: the program decides what each may do.
+pub const FOR_ALL: u32 = 0o666;
+
+/// Binds the socket. Its file has this mode and belongs to `gid`, if there is one.
 ///
 /// # Errors
 /// A live process listens there, a file that is not a socket is there, or the system refuses.
-pub async fn bind(path: &Path, gid: Option<u32>) -> Result<(UnixListener, SocketFile), SocketError> {
+pub async fn bind(path: &Path, gid: Option<u32>, mode: u32) -> Result<(UnixListener, SocketFile), SocketError> {
     check_path(path).map_err(SocketError::plain)?;
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(SocketError::io(format!("creating {}", parent.display())))?;
@@ -95,7 +100,7 @@ pub async fn bind(path: &Path, gid: Option<u32>) -> Result<(UnixListener, Socket
     }
     let listener = UnixListener::bind(&hidden).map_err(SocketError::io("binding the socket"))?;
     let finish = || {
-        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o660))?;
+        fs::set_permissions(&hidden, fs::Permissions::from_mode(mode))?;
         if gid.is_some() {
             chown(&hidden, None, gid)?;
         }
@@ -105,7 +110,7 @@ pub async fn bind(path: &Path, gid: Option<u32>) -> Result<(UnixListener, Socket
     };
     let inode = finish().map_err(|error| {
         _ = fs::remove_file(&hidden);
-        SocketError::io("setting the socket's mode 0660 and group, and renaming it")(error)
+        SocketError::io("setting the socket's mode and group, and renaming it")(error)
     })?;
     Ok((listener, SocketFile { path: path.to_owned(), inode }))
 }
@@ -152,7 +157,7 @@ mod tests {
     async fn sockets_are_closed_to_others_and_leave_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sub/c.sock");
-        let (listener, file) = bind(&path, None).await.unwrap();
+        let (listener, file) = bind(&path, None, FOR_GROUP).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         UnixStream::connect(&path).await.unwrap();
@@ -166,17 +171,17 @@ mod tests {
         let path = dir.path().join("c.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        let first = bind(&path, None).await.unwrap();
-        let refused = bind(&path, None).await.unwrap_err().text();
+        let first = bind(&path, None, FOR_GROUP).await.unwrap();
+        let refused = bind(&path, None, FOR_GROUP).await.unwrap_err().text();
         assert!(refused.contains("another process listens there"), "{refused}");
         // A successor that replaced the file keeps it when the first one ends.
         fs::remove_file(&path).unwrap();
-        let second = bind(&path, None).await.unwrap();
+        let second = bind(&path, None, FOR_GROUP).await.unwrap();
         drop(first);
         assert!(path.exists());
         drop(second);
         fs::write(&path, "precious").unwrap();
-        let refused = bind(&path, None).await.unwrap_err().text();
+        let refused = bind(&path, None, FOR_GROUP).await.unwrap_err().text();
         assert!(refused.contains("not a socket"), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }

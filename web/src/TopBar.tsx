@@ -2,7 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { status } from "./api/queries";
-import { useSignedInAs } from "./api/session";
+import { useRole, useSignedInAs } from "./api/session";
 import { signOut } from "./api/signIn";
 import { useLive } from "./api/useLive";
 import type { Live } from "./api/live";
@@ -37,6 +37,7 @@ export function TopBar({ onSearch }: { onSearch: () => void }) {
   const theme = useTheme();
   const utc = useUtc();
   const signedInAs = useSignedInAs();
+  const role = useRole();
   const [state, word] = liveWord(live, second * 1000);
   return (
     <header className="top">
@@ -55,7 +56,7 @@ export function TopBar({ onSearch }: { onSearch: () => void }) {
           <option value="dark">dark</option>
           <option value="light">light</option>
         </select>
-      <button type="button" className="quiet" onClick={() => void signOut()} title={`Signed in as ${signedInAs ?? ""}`}>
+      <button type="button" className="quiet" onClick={() => void signOut()} title={`Signed in as ${signedInAs ?? ""}${role ? `, ${role}` : ""}`}>
         Sign out
       </button>
     </header>

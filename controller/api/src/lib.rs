@@ -7,8 +7,7 @@
 //!   the domain's view of it. Specs are those of `canopy_model`.
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
 //!   operators wrote.
-//! - [`identity`]: certificates of agents. [`sign_in`]: the way of a browser into the API.
-//! - [`sign_in`]: the way of a browser into the API.
+//! - [`identity`]: certificates of agents. [`sign_in`]: the way of a browser into the API. [`token`]: that of programs.
 //! - [`log_level`]: filters of log lines.
 //! - [`capture`], [`chart`], [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
 
@@ -62,9 +61,12 @@ mod resource;
 pub mod sign_in;
 pub mod silence;
 pub mod telemetry;
+pub mod token;
 pub mod topology;
 pub mod version;
 pub mod waited;
+
+pub use canopy_controller_core::role;
 
 pub use drain::DrainResource;
 pub use group::GroupResource;

@@ -67,15 +67,18 @@ pub struct Principal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub via: Option<Via>,
+    /// Name of the token that acted for an operator; absent where the operator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
-from_fields!(principal::Principal { kind, name, uid, via });
+from_fields!(principal::Principal { kind, name, uid, via, token });
 
-/// As the domain's: `alice`, `alice (UI)`, `uid 1000`, `host r1`, `the controller`.
+/// As the domain's: `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `the controller`.
 impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, name, uid, via } = self.clone();
-        principal::Principal { kind, name, uid, via }.fmt(f)
+        let Self { kind, name, uid, via, token } = self.clone();
+        principal::Principal { kind, name, uid, via, token }.fmt(f)
     }
 }
 

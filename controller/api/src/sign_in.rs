@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The way of a browser into the API: a code that works once, exchanged for the bearer of a session.
 
+use canopy_controller_core::role::Role;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -48,6 +49,9 @@ pub struct Session {
     pub expires_in_seconds: u64,
     /// Who the writes of the session are by: who had the code made, through the UI.
     pub by: Principal,
+    /// What the session may do: `viewer`, `operator` or `admin`.
+    #[schema(value_type = Option<String>)]
+    pub role: Option<Role>,
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub enum IntentKind {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
-    /// The certificates of an agent; its name is `node/NAME` or `host/NAME`.
+    /// The certificates of an agent, or a token; its name is `node/NAME`, `host/NAME` or `token/NAME`.
     Identity,
     /// A filter of log lines; its name is `controller` or `agent/node`.
     LogLevel,
@@ -72,7 +72,7 @@ pub enum Action {
     Update,
     /// A resource was deleted.
     Delete,
-    /// A rotation of keys was begun.
+    /// A rotation of keys was begun, or a token got another secret.
     Rotate,
     /// A confirmed commit was begun.
     Begin,
@@ -86,7 +86,7 @@ pub enum Action {
     Expire,
     /// A token was made, with which an agent gets its first certificate.
     Enroll,
-    /// The certificates of an agent were revoked.
+    /// The certificates of an agent, or a token, were revoked.
     Revoke,
 }
 

@@ -44,17 +44,20 @@ pub struct Principal {
     /// Through which program; absent for those that act with the user's own rights, such as `canopyctl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Via>,
+    /// Name of the token that acts for an operator; absent where the operator does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 impl Principal {
     /// An operator; the name is cut at [`MAX_PRINCIPAL_NAME`].
     pub fn operator(name: impl Into<String>, uid: Option<u32>) -> Self {
-        Self { kind: PrincipalKind::Operator, name: cut(name.into()), uid, via: None }
+        Self { kind: PrincipalKind::Operator, name: cut(name.into()), uid, via: None, token: None }
     }
 
     /// A user of the host with this name.
     pub fn host(name: impl Into<String>) -> Self {
-        Self { kind: PrincipalKind::Host, name: cut(name.into()), uid: None, via: None }
+        Self { kind: PrincipalKind::Host, name: cut(name.into()), uid: None, via: None, token: None }
     }
 
     /// The same principal in a session of the web UI.
@@ -62,9 +65,21 @@ impl Principal {
     pub fn in_ui(self) -> Self {
         Self { via: Some(Via::Ui), ..self }
     }
+
+    /// The same principal, through the token of this name.
+    #[must_use]
+    pub fn with_token(self, name: &str) -> Self {
+        Self { token: Some(cut(name.to_owned())), ..self }
+    }
+
+    /// Whether both are one principal that is known, through whatever program or token. A user id is before a name, which may have changed.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let names = |of: &Self| (of.kind, of.uid, of.uid.is_none().then(|| of.name.clone()));
+        names(self) == names(other) && (self.uid.is_some() || !self.name.is_empty())
+    }
 }
 
-/// `alice`, `alice (UI)`, `uid 1000`, `host r1`, `the controller`.
+/// `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `the controller`.
 impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.kind, self.name.as_str(), self.uid) {
@@ -74,9 +89,10 @@ impl std::fmt::Display for Principal {
             (PrincipalKind::Operator, "", None) => f.write_str("an operator"),
             (PrincipalKind::Operator, name, _) => f.write_str(name),
         }?;
-        match self.via {
-            Some(Via::Ui) => f.write_str(" (UI)"),
-            None => Ok(()),
+        match (&self.token, self.via) {
+            (Some(token), _) => write!(f, " (token {token})"),
+            (None, Some(Via::Ui)) => f.write_str(" (UI)"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -117,6 +133,7 @@ mod tests {
         let names = [
             (Principal::operator("alice", Some(1000)), "alice"),
             (Principal::operator("alice", Some(1000)).in_ui(), "alice (UI)"),
+            (Principal::operator("alice", Some(1000)).with_token("ci"), "alice (token ci)"),
             (Principal::operator("", Some(1000)), "uid 1000"),
             (Principal::operator("", None), "an operator"),
             (Principal::host("r1"), "host r1"),
@@ -125,6 +142,11 @@ mod tests {
         for (principal, name) in names {
             assert_eq!(principal.to_string(), name);
         }
+        assert!(Principal::operator("a", Some(1)).with_token("ci").is_same(&Principal::operator("b", Some(1)).in_ui()));
+        assert!(!Principal::operator("a", Some(1)).is_same(&Principal::operator("a", Some(2))));
+        assert!(!Principal::operator("", None).is_same(&Principal::operator("", None)));
+        assert!(!Principal::operator("a", None).is_same(&Principal::operator("b", None)));
+        assert!(!Principal::operator("r1", None).is_same(&Principal::host("r1")));
         assert_eq!(Principal::operator("ä".repeat(40), None).name, "ä".repeat(32));
         assert_eq!(Principal::host("x".repeat(65)).name.len(), MAX_PRINCIPAL_NAME);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -9,11 +10,13 @@ mod history;
 mod identity;
 mod log_level;
 mod maintenance;
+mod token;
 
 pub use history::{AuditAction, AuditArgs, Audited, DiffArgs, HistoryArgs, UndoArgs, Versioned, VersionedArgs};
 pub use identity::{IdentityAction, IdentityArgs};
 pub use log_level::{LogLevelAction, LogLevelArgs};
 pub use maintenance::{AckArgs, DrainArgs, Drainable, SilenceArgs, Silenced, UndrainArgs, UnsilenceArgs};
+pub use token::{TokenAction, TokenArgs};
 
 /// Canopy's command line: RDMA multicast groups over SRv6.
 #[derive(Parser)]
@@ -30,6 +33,9 @@ pub struct Cli {
     /// Named server, instead of --server: see `context` [env: CANOPY_CONTEXT]. A flag is before a variable, and that before `context use`.
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
+    /// File with a token to send, which only you can read; without one you are the user that runs this command: see `token` [env: CANOPY_TOKEN_FILE].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Make changes a part of this pending commit: see `commit`.
     #[arg(long, global = true, env = "CANOPY_COMMIT", value_name = "ID")]
     pub commit: Option<String>,
@@ -100,6 +106,10 @@ pub enum Command {
     Node(IdentityArgs),
     /// Enroll the agent of a host, or revoke its certificates.
     Host(IdentityArgs),
+    /// Make, list, rotate and revoke tokens, which programs and other machines send instead of being a user of the controller's machine.
+    Token(TokenArgs),
+    /// Show who you are for the controller, and what you may do.
+    Whoami,
     /// Set what an agent or the controller logs for a while; then its configuration decides again.
     LogLevel(LogLevelArgs),
     /// Open the web UI in a browser, signed in as you.
@@ -152,6 +162,9 @@ pub enum ContextAction {
         /// Its address: http://host:port or unix:/path.
         #[arg(value_name = "SERVER")]
         address: String,
+        /// File with the token to send to it.
+        #[arg(long = "with-token", value_name = "FILE")]
+        token: Option<PathBuf>,
     },
     /// Forget one.
     Delete {

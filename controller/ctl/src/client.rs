@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use canopy_controller_api::GroupResource;
 use canopy_controller_api::check::DryRun;
+use canopy_controller_api::sign_in::Credential;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -37,6 +38,8 @@ pub struct Client {
     target: Target,
     /// The confirmed commit that changes are a part of.
     commit: Option<String>,
+    /// What authenticates the requests, instead of the user that runs this program.
+    token: Option<Credential>,
 }
 
 /// Status and body of an answer.
@@ -73,12 +76,32 @@ impl Client {
         } else {
             return Err(usage("has an unknown scheme"));
         };
-        Ok(Self { target, commit: None })
+        Ok(Self { target, commit: None, token: None })
     }
 
     /// The same controller; changes are a part of this confirmed commit.
     pub fn within(self, commit: Option<String>) -> Self {
         Self { commit, ..self }
+    }
+
+    /// The same controller; requests are sent with this token.
+    ///
+    /// # Errors
+    /// Others could read it on its way: the controller is on another machine, and its address is plain http.
+    pub fn with_token(self, token: Option<Credential>) -> Result<Self, Failure> {
+        let is_local = match &self.target {
+            Target::Unix { .. } => true,
+            Target::Tcp { authority } => {
+                let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host);
+                let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+                host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+            }
+        };
+        if token.is_some() && !is_local {
+            let why = format!("a token is not sent to {}, which is not this machine, without encryption", self.name());
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        Ok(Self { token, ..self })
     }
 
     /// The controller's address for browsers; `None` where this is a Unix socket.
@@ -134,7 +157,7 @@ impl Client {
 
     /// Another client of the same controller, for changes in this confirmed commit.
     pub fn inside(&self, commit: &str) -> Self {
-        Self { target: self.target.clone(), commit: Some(commit.to_owned()) }
+        Self { target: self.target.clone(), commit: Some(commit.to_owned()), token: self.token.clone() }
     }
 
     /// A request that changes something and answers with a `T`.
@@ -260,6 +283,9 @@ impl Client {
         if let Some(id) = &self.commit {
             request = request.header("canopy-commit", id);
         }
+        if let Some(Credential(token)) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
         let bytes = match body {
             None => Bytes::new(),
             Some(value) => {
@@ -339,6 +365,27 @@ mod tests {
         for bad in ["unix:run", "127.0.0.1:8640", "https://x", "http://", "http://x/api"] {
             let f = Client::new(bad).err().unwrap();
             assert_eq!(f.exit, Exit::Usage, "{bad}");
+        }
+    }
+
+    /// Catches a token that others on the way can read.
+    #[test]
+    fn a_token_is_sent_in_plain_text_to_this_machine_only() {
+        let with = |server: &str| Client::new(server).unwrap().with_token(Some(Credential("t".into())));
+        for local in
+            ["unix:/run/x.sock", "http://127.0.0.1:1", "http://[::1]:1", "http://localhost", "http://127.9.9.9"]
+        {
+            assert!(with(local).is_ok(), "{local}");
+        }
+        for other in
+            ["http://192.0.2.1:1", "http://[2001:db8::1]:1", "http://localhost.example:1", "http://127.0.0.1.example"]
+        {
+            let failure = with(other).err().unwrap();
+            assert!(
+                failure.exit == Exit::Usage && failure.message.contains("without encryption"),
+                "{other}: {failure}"
+            );
+            assert!(Client::new(other).unwrap().with_token(None).is_ok());
         }
     }
 

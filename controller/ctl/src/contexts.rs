@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use canopy_controller_api::sign_in::Credential;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Exit, Failure};
@@ -35,6 +36,15 @@ pub struct Contexts {
 pub struct Context {
     /// Its address, as `--server` takes it.
     pub server: String,
+    /// A file with the token to send to it, absolute.
+    #[serde(default, rename = "tokenFile", skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+}
+
+impl From<&str> for Context {
+    fn from(server: &str) -> Self {
+        Self { server: server.to_owned(), token_file: None }
+    }
 }
 
 /// The file of one user.
@@ -129,29 +139,49 @@ impl File {
 ///
 /// # Errors
 /// Flags or variables exclude one another, or the context is not known.
-pub fn server(server: Option<&str>, context: Option<&str>, env: Env<'_>) -> Result<String, Failure> {
+pub fn server(server: Option<&str>, context: Option<&str>, env: Env<'_>) -> Result<Context, Failure> {
     let file = File::of(env);
     let named = |name: &str| match &file {
-        Some(file) => file.context(name).map(|context| context.server),
+        Some(file) => file.context(name),
         None => Err(no_home()),
     };
     match (server, context) {
         (Some(_), Some(_)) => return Err(both("--server and --context")),
-        (Some(server), None) => return Ok(server.to_owned()),
+        (Some(server), None) => return Ok(server.into()),
         (None, Some(context)) => return named(context),
         (None, None) => {}
     }
     match (env("CANOPY_SERVER"), env("CANOPY_CONTEXT")) {
         (Some(_), Some(_)) => return Err(both("CANOPY_SERVER and CANOPY_CONTEXT")),
-        (Some(server), None) => return Ok(server),
+        (Some(server), None) => return Ok(server.as_str().into()),
         (None, Some(context)) => return named(&context),
         (None, None) => {}
     }
-    let Some(file) = file else { return Ok(DEFAULT_SERVER.to_owned()) };
+    let Some(file) = file else { return Ok(DEFAULT_SERVER.into()) };
     match file.read()?.current {
-        Some(current) => file.context(&current).map(|context| context.server),
-        None => Ok(DEFAULT_SERVER.to_owned()),
+        Some(current) => file.context(&current),
+        None => Ok(DEFAULT_SERVER.into()),
     }
+}
+
+/// The token to send to a server: of the flag, else of the variable, else of its context.
+///
+/// # Errors
+/// The file cannot be read, others can read it, or it has no token.
+pub fn token(flag: Option<PathBuf>, of_context: Option<PathBuf>, env: Env<'_>) -> Result<Option<Credential>, Failure> {
+    let variable = || env("CANOPY_TOKEN_FILE").map(PathBuf::from);
+    let Some(path) = flag.or_else(variable).or(of_context) else { return Ok(None) };
+    let failure = |why: String| Failure::new(Exit::Usage, format!("token file {} {why}", path.display()));
+    let text = fs::read_to_string(&path).map_err(|e| failure(format!("cannot be read: {e}")))?;
+    let mode = fs::metadata(&path).map_err(|e| failure(format!("cannot be read: {e}")))?.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(failure(format!("can be read or changed by other users (mode {mode:04o}): chmod 600 it")));
+    }
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(failure("has no token: one line as `canopyctl token create` prints it".to_owned()));
+    }
+    Ok(Some(Credential(token.to_owned())))
 }
 
 /// There is no place for the file.
@@ -186,7 +216,7 @@ mod tests {
                 let own = variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned());
                 own.or_else(|| (name == "XDG_CONFIG_HOME").then(|| home.to_owned()))
             };
-            server(server_flag, context_flag, &env).map_err(|f| f.message)
+            server(server_flag, context_flag, &env).map(|context| context.server).map_err(|f| f.message)
         };
         assert_eq!(chosen(None, None, &[]).unwrap(), "unix:/a");
         assert_eq!(chosen(None, None, &[("CANOPY_CONTEXT", "b")]).unwrap(), "unix:/b");
@@ -198,7 +228,7 @@ mod tests {
         assert!(chosen(None, None, &both).unwrap_err().contains("CANOPY_CONTEXT"));
         let unknown = chosen(None, Some("c"), &[]).unwrap_err();
         assert!(unknown.contains("contexts.yaml has no context \"c\", but a, b"), "{unknown}");
-        assert_eq!(server(None, None, &|_| None).unwrap(), DEFAULT_SERVER);
+        assert_eq!(server(None, None, &|_| None).unwrap(), DEFAULT_SERVER.into());
     }
 
     /// Catches a file that others could have changed and that is used all the same, and an error that does not name the file.
@@ -219,5 +249,42 @@ mod tests {
         assert_eq!(fs::metadata(&file.path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(file.read().unwrap(), Contexts::default());
         assert_eq!(fs::read_dir(file.path.parent().unwrap()).unwrap().count(), 1, "a file is left over");
+    }
+    /// Catches a token of a context that is sent to another server, and one from a file that others can read.
+    #[test]
+    fn a_token_is_of_the_flag_the_variable_or_the_context_and_its_users_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str, mode: u32| {
+            let path = directory.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let [flag, variable, context] =
+            ["flag", "variable", "context"].map(|name| write(name, &format!("{name}\n"), 0o600));
+        let env = |name: &str| (name == "CANOPY_TOKEN_FILE").then(|| variable.to_str().unwrap().to_owned());
+        let none = |_: &str| None;
+        let of = |flag: Option<&PathBuf>, context: Option<&PathBuf>, env: Env<'_>| {
+            token(flag.cloned(), context.cloned(), env).map(|token| token.map(|token| token.0)).map_err(|f| f.message)
+        };
+        assert_eq!(of(Some(&flag), Some(&context), &env).unwrap().unwrap(), "flag");
+        assert_eq!(of(None, Some(&context), &env).unwrap().unwrap(), "variable");
+        assert_eq!(of(None, Some(&context), &none).unwrap().unwrap(), "context");
+        assert_eq!(of(None, None, &none).unwrap(), None);
+        for (name, text, mode, why) in [
+            ("open", "t", 0o640, "mode 0640"),
+            ("empty", "\n", 0o600, "has no token"),
+            ("two", "a b", 0o600, "has no token"),
+        ] {
+            let message = of(Some(&write(name, text, mode)), None, &none).unwrap_err();
+            assert!(message.contains(name) && message.contains(why), "{message}");
+        }
+        let text = format!("contexts: {{a: {{server: 'unix:/a', tokenFile: {}}}}}", context.display());
+        let home = tempfile::tempdir().unwrap();
+        let file = with(&home, &text);
+        assert_eq!(file.context("a").unwrap().token_file.as_ref(), Some(&context));
+        let at_home = |name: &str| (name == "XDG_CONFIG_HOME").then(|| home.path().to_str().unwrap().to_owned());
+        assert_eq!(server(Some("unix:/b"), None, &at_home).unwrap().token_file, None);
     }
 }

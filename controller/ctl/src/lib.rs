@@ -34,7 +34,8 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         return commands::completion(shell, out);
     }
     let server = contexts::server(cli.server.as_deref(), cli.context.as_deref(), &env)?;
-    let client = Client::new(&server)?.within(cli.commit);
+    let token = contexts::token(cli.token_file, server.token_file, &env)?;
+    let client = Client::new(&server.server)?.within(cli.commit).with_token(token)?;
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,
@@ -62,6 +63,8 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
         Command::Node(a) => commands::identity::run(&client, "node", &a.action, out, &mut std::io::stderr()).await,
         Command::Host(a) => commands::identity::run(&client, "host", &a.action, out, &mut std::io::stderr()).await,
+        Command::Token(a) => commands::token::run(&client, &a.action, out, &mut std::io::stderr()).await,
+        Command::Whoami => commands::token::caller(&client, out).await,
         Command::Ui(a) => commands::ui::run(&client, &a, out).await,
         Command::Names { kind, prefix } => commands::names::run(&client, &kind, &prefix, out).await,
         Command::Completion { .. } | Command::Context(_) => Ok(()),

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What every write has besides its command: who sends it, and under which conditions it is carried out (RFC 9110 section 13.1).
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::extract::FromRequestParts;
 use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, HeaderName};
+use axum::http::{HeaderMap, HeaderName};
 use canopy_controller_actor::{Order, Precondition};
 use canopy_controller_api::query::WriteQuery;
 use canopy_controller_core::Command;
 use canopy_controller_core::principal::Principal;
-use tokio::sync::OnceCell;
-use tower_http::add_extension::AddExtension;
 
+use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
 use crate::request;
@@ -29,50 +25,6 @@ const CANOPY_COMMIT: HeaderName = HeaderName::from_static("canopy-commit");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Longest key, characters.
 const MAX_KEY: usize = 128;
-
-/// Who is at the other end of a connection: an extension of its requests.
-#[derive(Clone)]
-pub struct Caller {
-    principal: Arc<OnceCell<Principal>>,
-    ask: Arc<dyn Fn() -> Principal + Send + Sync>,
-}
-
-impl Caller {
-    /// `ask` may block; it is called at the first write of the connection.
-    pub fn new(ask: impl Fn() -> Principal + Send + Sync + 'static) -> Self {
-        Self { principal: Arc::default(), ask: Arc::new(ask) }
-    }
-
-    /// A caller that is known already.
-    pub(crate) fn known(principal: Principal) -> Self {
-        let principal = Arc::new(OnceCell::new_with(Some(principal)));
-        Self { principal, ask: Arc::new(unknown) }
-    }
-
-    /// The principal of a request with these extensions.
-    pub(crate) async fn of(extensions: &Extensions) -> Principal {
-        match extensions.get::<Self>() {
-            Some(caller) => caller.principal().await,
-            None => unknown(),
-        }
-    }
-
-    /// `router` for the requests of this caller.
-    pub fn serve(self, router: Router) -> AddExtension<Router, Self> {
-        AddExtension::new(router, self)
-    }
-
-    async fn principal(&self) -> Principal {
-        let ask = self.ask.clone();
-        let asked = async { tokio::task::spawn_blocking(move || ask()).await.unwrap_or_else(|_| unknown()) };
-        self.principal.get_or_init(|| asked).await.clone()
-    }
-}
-
-/// An operator who is not known.
-fn unknown() -> Principal {
-    Principal::operator("", None)
-}
 
 /// Sender and conditions of a write.
 #[derive(Clone, Debug)]
@@ -128,7 +80,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Conditions {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let ApiQuery(query) = ApiQuery::<WriteQuery>::from_request_parts(parts, state).await?;
         let precondition = precondition(&parts.headers)?;
-        let by = Caller::of(&parts.extensions).await;
+        let by = Caller::of(&parts.extensions).await.principal;
         let plan = digits(&parts.headers, IF_PLAN_MATCH, "If-Plan-Match", "the `plan` of a dry run")?;
         let commit = digits(&parts.headers, CANOPY_COMMIT, "Canopy-Commit", "the id of the pending commit")?;
         let key = key(&parts.headers)?;

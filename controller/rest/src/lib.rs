@@ -3,12 +3,15 @@
 //!
 //! - [`router`]: everything that is served; [`openapi`]: its description.
 //! - [`error`] maps every refusal to a status code and a problem document (RFC 9457), in one place.
+//! - [`Caller`]: who sends a request; `authorization`: which role each request needs.
 //! - `extract`: bodies and queries, refused with the field's name; `conditions`: who sends a write, and its preconditions.
 //! - The types of requests and responses are those of `canopy_controller_api`.
 //! - [`Watches`]: changes as server-sent events.
 //! - [`Sessions`]: the browsers that are signed in.
 //! - `routes`: one file per resource; `health`, `metrics` and `plain` for operators; `ui`: the web UI.
 
+mod authorization;
+mod caller;
 mod conditions;
 pub mod error;
 mod extract;
@@ -25,7 +28,7 @@ mod sessions;
 mod ui;
 mod watch;
 
-pub use conditions::Caller;
+pub use caller::Caller;
 pub use extract::MAX_BODY_BYTES;
 pub use host::only_local_names;
 pub use openapi::openapi;

@@ -2,12 +2,14 @@
 //! The API's description, generated from the code that serves it. `openapi.json` next to `src` is the checked-in copy.
 //!
 //! The types have the structure; [`limits`] adds ranges and patterns from the constants of the checks, [`shapes`] what a kind of resource
-//! may have, [`refusals`] the problems that each operation may answer.
+//! may have, [`refusals`] the problems that each operation may answer, [`roles`] the
+//! role that each needs.
 
 mod document;
 mod limits;
 pub(crate) mod parameters;
 mod refusals;
+mod roles;
 mod shapes;
 
 use std::sync::LazyLock;
@@ -21,7 +23,7 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities, incidents,
-    links, log_levels, members, nodes, problems, sign_in, silences, telemetry, topology, validate, waited,
+    links, log_levels, members, nodes, problems, sign_in, silences, telemetry, tokens, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -65,6 +67,10 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(hmac::rotate))
         .routes(routes!(identities::enroll))
         .routes(routes!(identities::revocations, identities::revoke))
+        .routes(routes!(tokens::caller))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::rotate))
         .routes(routes!(controllers::list))
         .routes(routes!(log_levels::list, log_levels::set))
         .routes(routes!(problems::status))
@@ -95,6 +101,7 @@ pub fn openapi() -> Value {
     limits::put(&mut document);
     shapes::put(&mut document);
     refusals::put(&mut document);
+    roles::put(&mut document);
     document
 }
 

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
+use canopy_controller_access::Tokens;
 use canopy_controller_actor::Controller;
 use canopy_controller_authority::Registrar;
 use tokio::sync::watch;
@@ -16,9 +17,9 @@ use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::extract::MAX_BODY_BYTES;
-use crate::sessions::{self, Sessions};
+use crate::sessions::{self, Bearers, Sessions};
 use crate::watch::Watches;
-use crate::{openapi, plain, request, ui};
+use crate::{authorization, openapi, plain, request, ui};
 
 /// A request that takes longer is answered 503 and dropped; its command may still be executed. Streams last longer: their answer is
 /// complete with its headers.
@@ -27,24 +28,28 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Streams of a router without a listener.
 const STREAMS: usize = 512;
 
-/// The whole northbound API with streams and sessions of its own, which end with it.
+/// The whole northbound API with streams, sessions and tokens of its own, which end with it. A request needs a [`Caller`](crate::Caller).
 pub fn router(controller: Controller) -> Router {
     let (open, closing) = watch::channel(false);
-    router_with(controller, Watches::new(closing, STREAMS), Sessions::default(), None).layer(Extension(Arc::new(open)))
+    let watches = Watches::new(closing, STREAMS);
+    router_with(controller, watches, Sessions::default(), Default::default(), None).layer(Extension(Arc::new(open)))
 }
 
-/// The whole northbound API with these streams and sessions; `registrar` has the identities of agents, if they connect over TLS.
+/// The whole northbound API with these streams, sessions and tokens; `registrar` has the identities of agents, if they connect over TLS.
 pub fn router_with(
     controller: Controller,
     watches: Watches,
     sessions: Sessions,
+    tokens: Arc<Tokens>,
     registrar: Option<Arc<Registrar>>,
 ) -> Router {
+    let bearers = Bearers { sessions: sessions.clone(), tokens: tokens.clone() };
     let (described, _) = openapi::described().split_for_parts();
     described
         .route_layer(axum::middleware::from_fn(openapi::parameters::refuse_unknown))
         .route("/plain", get(plain::page))
         .route("/api/v1/openapi.json", get(openapi::serve))
+        .route_layer(axum::middleware::from_fn(authorization::authorize))
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn_with_state(controller.clone(), settle))
         // Not below `settle`: the UI is served whatever the state of the store.
@@ -52,7 +57,8 @@ pub fn router_with(
         .layer(axum::middleware::from_fn(timeout))
         .layer(Extension(watches))
         .layer(Extension(registrar))
-        .layer(axum::middleware::from_fn_with_state(sessions.clone(), sessions::require))
+        .layer(Extension(tokens))
+        .layer(axum::middleware::from_fn_with_state(bearers, sessions::require))
         .layer(Extension(sessions))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(TraceLayer::new_for_http().make_span_with(request::span))

@@ -16,13 +16,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use canopy_controller_access::{Identity, PREFIX, Tokens};
 use canopy_controller_api::sign_in::{Credential, Session, SignInCode};
-use canopy_controller_core::principal::Principal;
+use canopy_controller_core::principal::Via;
+use canopy_units::UnixTime;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use self::book::{Book, CODE_LASTS, SESSION_LASTS};
-use crate::conditions::Caller;
+use crate::caller::Caller;
 use crate::error::ApiError;
 
 pub(crate) use self::book::Refused;
@@ -42,7 +44,7 @@ pub struct Sessions(Arc<Mutex<Book>>);
 
 impl Sessions {
     /// Makes a code whose session acts for `by`.
-    pub(crate) fn make_code(&self, by: Principal) -> Result<SignInCode, ApiError> {
+    pub(crate) fn make_code(&self, by: Identity) -> Result<SignInCode, ApiError> {
         let code = draw::<CODE_OCTETS>()?;
         self.book().add_code(digest(&code.0), by, Instant::now());
         Ok(SignInCode { code, expires_in_seconds: CODE_LASTS.as_secs() })
@@ -52,9 +54,9 @@ impl Sessions {
     pub(crate) fn exchange(&self, code: &Credential) -> Result<Result<Session, Refused>, ApiError> {
         let bearer = draw::<BEARER_OCTETS>()?;
         let begun = self.book().exchange(&digest(&code.0), digest(&bearer.0), Instant::now());
-        Ok(begun.map(|by| {
+        Ok(begun.map(|Identity { principal: by, role }| {
             tracing::info!(%by, "signed in to the web UI");
-            Session { bearer, expires_in_seconds: SESSION_LASTS.as_secs(), by: by.into() }
+            Session { bearer, expires_in_seconds: SESSION_LASTS.as_secs(), by: by.into(), role }
         }))
     }
 
@@ -70,23 +72,52 @@ impl Sessions {
     }
 }
 
-/// Answers 401 to what needs a session and has none. Writes of a session are by its principal, whatever the socket.
-pub(crate) async fn require(State(sessions): State<Sessions>, mut request: Request, next: Next) -> Response {
+/// What authenticates a request besides its connection.
+#[derive(Clone)]
+pub(crate) struct Bearers {
+    pub(crate) sessions: Sessions,
+    pub(crate) tokens: Arc<Tokens>,
+}
+
+/// Answers 401 to what needs a session and has none, and to a bearer that does not work. What a request with a bearer does is by the
+/// principal of that, whatever the socket.
+pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request, next: Next) -> Response {
     let is_sign_in = request.uri().path() == SIGN_IN && request.method() == Method::POST;
-    if !request.uri().path().starts_with("/api/") || is_sign_in {
-        return next.run(request).await;
-    }
+    let is_api = request.uri().path().starts_with("/api/");
     match bearer(request.headers()) {
+        Some(text) if text.starts_with(PREFIX) => {
+            let Some(identity) = bearers.tokens.identity(text, UnixTime::now()) else {
+                return bad_token();
+            };
+            request.extensions_mut().insert(Caller::known(identity));
+        }
+        _ if !is_api || is_sign_in => {}
         None if is_browser(request.headers()) => return unauthorized("a browser has to sign in first"),
         None => {}
-        Some(bearer) => {
-            let Some(by) = sessions.book().principal(&digest(bearer), Instant::now()) else {
+        Some(text) => {
+            let Some(by) = bearers.sessions.book().identity(&digest(text), Instant::now()) else {
                 return unauthorized("the session has ended");
             };
             request.extensions_mut().insert(Caller::known(by));
         }
     }
     next.run(request).await
+}
+
+fn bad_token() -> Response {
+    let detail =
+        "this token does not work: it was revoked, has ended, or is not whole; `canopyctl token list` shows the others";
+    let error = ApiError::new(StatusCode::UNAUTHORIZED, "TokenNotValid", detail);
+    ([(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""))], error).into_response()
+}
+
+/// Refuses a request of a browser or of a session of one, where a page that a browser was led to must have no way in.
+pub(crate) fn refuse_browsers(headers: &HeaderMap, by: &Identity, what: &str) -> Result<(), ApiError> {
+    let is_other_bearer = headers.contains_key(AUTHORIZATION) && by.principal.token.is_none();
+    if is_browser(headers) || is_other_bearer || by.principal.via == Some(Via::Ui) {
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "NotForBrowsers", what));
+    }
+    Ok(())
 }
 
 /// The answer to a request without a session.

@@ -49,7 +49,7 @@ async fn a_rotation_is_begun_followed_and_shown_without_secrets() {
     let hmac = HmacSettings { enabled: true, flag_bit: FlagBit::Linux };
     let running = canopy_controller_actor::start_with(store.clone(), Default::default(), Default::default(), hmac);
     let controller = running.await.unwrap().controller;
-    let api = Api { router: canopy_controller_rest::router(controller.clone()), controller };
+    let api = Api::of(controller);
     assert_eq!(api.put("/api/v1/topology", &topology()).await.status, 201);
     let on = until(&api, "On").await;
     assert_eq!((on["keys"].as_array().unwrap().len(), on["keys"][0]["flagBit"].as_str()), (1, Some("linux")));

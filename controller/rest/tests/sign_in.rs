@@ -6,9 +6,8 @@ mod support;
 
 use std::time::Duration;
 
-use axum::Extension;
 use canopy_controller_core::principal::Principal;
-use canopy_controller_rest::{Caller, router};
+use canopy_controller_core::role::Role;
 use serde_json::json;
 use support::{Answer, Api, group, signed_in};
 
@@ -175,11 +174,8 @@ async fn neither_a_browser_nor_a_session_makes_codes() {
 /// Catches writes that are another user's than of who had the code made, and ones that the audit shows like those of canopyctl.
 #[tokio::test]
 async fn writes_of_a_session_are_by_who_had_its_code_made() {
-    let Api { router, controller } = Api::start().await;
-    let of = |name: &'static str, uid| {
-        let caller = Caller::new(move || Principal::operator(name, Some(uid)));
-        Api { router: router.clone().layer(Extension(caller)), controller: controller.clone() }
-    };
+    let api = Api::start().await;
+    let of = |name: &'static str, uid| api.by(Principal::operator(name, Some(uid)), Some(Role::Operator));
     let (alice, bob) = (of("alice", 1000), of("bob", 1001));
     let bearer = signed_in(&alice).await;
     let headers = [("content-type", "application/json"), ("origin", "http://x"), ("authorization", bearer.as_str())];
@@ -201,7 +197,7 @@ async fn a_session_ends_by_signing_out_and_with_the_controller() {
     let send = async |api: &Api, method: &str, path: &str, bearer: &str| {
         api.send(method, path, &[("authorization", bearer), OF_BROWSERS[1]], "").await
     };
-    let restarted = Api { router: router(api.controller.clone()), controller: api.controller.clone() };
+    let restarted = Api::of(api.controller.clone());
     assert_refused(&send(&restarted, "GET", "/api/v1/groups", &one).await, "SignInRequired", "after a restart");
     assert_eq!(send(&api, "DELETE", SIGN_IN, &one).await.status, 204);
     for (method, path) in [("GET", "/api/v1/groups"), ("DELETE", SIGN_IN)] {

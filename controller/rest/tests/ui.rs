@@ -4,7 +4,7 @@
 
 mod support;
 
-use canopy_controller_rest::{only_local_names, router};
+use canopy_controller_rest::only_local_names;
 use support::{Answer, Api, group, signed_in};
 
 const HTML: [(&str, &str); 1] = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
@@ -119,7 +119,7 @@ async fn a_browser_opens_any_path_of_the_ui_and_the_api_keeps_its_errors() {
 #[tokio::test]
 async fn only_pages_of_this_address_write() {
     let Api { controller, .. } = Api::start().await;
-    let router = router(controller.clone());
+    let router = Api::of(controller.clone()).router;
     let api = Api { router: only_local_names(router.clone()), controller };
     let send = async |method: &str, headers: &[(&str, &str)]| {
         let headers = [&[("host", "127.0.0.1:8640"), ("content-type", "application/json")], headers].concat();

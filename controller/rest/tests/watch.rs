@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_controller_core::principal::Principal;
+use canopy_controller_core::role::Role;
 use canopy_controller_rest::{Sessions, Watches, router_with};
 use canopy_model::status::NodeStatus;
 use canopy_store::MemStore;
@@ -106,8 +108,9 @@ async fn with_slots(slots: usize) -> (Api, watch::Sender<bool>) {
     let running = canopy_controller_actor::start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
     let controller = running.controller;
     let (close, closing) = watch::channel(false);
-    let router = router_with(controller.clone(), Watches::new(closing, slots), Sessions::default(), None);
-    (Api { router, controller }, close)
+    let watches = Watches::new(closing, slots);
+    let router = router_with(controller.clone(), watches, Sessions::default(), Default::default(), None);
+    (Api { router, controller }.by(Principal::operator("", None), Some(Role::Viewer)), close)
 }
 
 /// Catches streams that keep other requests from connecting, and a slot that is lost.

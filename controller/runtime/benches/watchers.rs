@@ -46,6 +46,8 @@ async fn measure() {
         hmac: Default::default(),
         traces: None,
         registrar: None,
+        roles: Default::default(),
+        tokens: Default::default(),
         grpc: vec![bind("grpc.sock").await],
         rest: vec![bind("rest.sock").await],
         shutdown,

@@ -1,27 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which user of this machine is at the other end of a connection: the kernel knows it of Unix sockets, and of TCP on loopback in its table
-//! of sockets (proc_net_tcp(5)).
+//! Which user of this machine is at the other end of a connection, and with which role: the kernel knows the user of Unix sockets, and of
+//! TCP on loopback in its table of sockets (proc_net_tcp(5)).
 
+use std::ffi::CString;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
+use canopy_controller_access::{Identity, UnixRoles};
 use canopy_controller_core::principal::Principal;
 use canopy_controller_rest::Caller;
-use nix::unistd::{Uid, User};
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use tokio::net::UnixStream;
 
-/// The user that has connected from `peer` to `local`.
-pub(crate) fn of_tcp(peer: SocketAddr, local: SocketAddr) -> Caller {
-    Caller::new(move || operator(uid_of_socket(peer, local)))
+use crate::peer_groups::peer_groups;
+
+/// The user that has connected from `peer` to `local`, with the groups that the user database has.
+pub(crate) fn of_tcp(peer: SocketAddr, local: SocketAddr, roles: Arc<UnixRoles>) -> Caller {
+    Caller::new(move || uid_of_socket(peer, local).map_or_else(Identity::unknown, |uid| identity(uid, None, &roles)))
 }
 
-/// The user with this id.
-pub(crate) fn of_uid(uid: Option<u32>) -> Caller {
-    Caller::new(move || operator(uid))
+/// The user of the process that has connected, with the groups of that process.
+pub(crate) fn of_unix(stream: &UnixStream, roles: Arc<UnixRoles>) -> Caller {
+    let (Ok(credentials), Ok(mut groups)) = (stream.peer_cred(), peer_groups(stream)) else {
+        return Caller::known(Identity::unknown());
+    };
+    groups.push(Gid::from_raw(credentials.gid()));
+    let uid = credentials.uid();
+    Caller::new(move || identity(uid, Some(groups.clone()), &roles))
 }
 
-fn operator(uid: Option<u32>) -> Principal {
-    let user = uid.and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok().flatten());
-    Principal::operator(user.map(|user| user.name).unwrap_or_default(), uid)
+fn identity(uid: u32, groups: Option<Vec<Gid>>, roles: &UnixRoles) -> Identity {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    let groups = groups.or_else(|| user.as_ref().and_then(groups_of)).unwrap_or_default();
+    let is_member =
+        |name: &str| Group::from_name(name).is_ok_and(|group| group.is_some_and(|g| groups.contains(&g.gid)));
+    let role = roles.of(uid, Uid::effective().as_raw(), is_member);
+    Identity { principal: Principal::operator(user.map(|user| user.name).unwrap_or_default(), Some(uid)), role }
 }
+
+fn groups_of(user: &User) -> Option<Vec<Gid>> {
+    let name = CString::new(user.name.as_str()).ok()?;
+    getgrouplist(&name, user.gid).ok()
+}
+
+/// State of a socket in the table.
+const ESTABLISHED: &str = "01";
 
 /// The owner of the socket that is bound to `own` and connected to `other`.
 fn uid_of_socket(own: SocketAddr, other: SocketAddr) -> Option<u32> {
@@ -40,12 +63,16 @@ fn uid_of_socket(own: SocketAddr, other: SocketAddr) -> Option<u32> {
     }
 }
 
-/// One pass over the table, once per connection that writes.
+/// One pass over the table, once per connection.
+///
+/// The kernel shows user 0 for a socket that no process has any more, which must not be taken for root's: only a connection that is
+/// established, and whose socket has an inode, has an owner.
 fn uid_in(table: &str, (own, other): &(String, String)) -> Option<u32> {
     let mut sockets = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let found =
         sockets.find(|fields| fields.get(1) == Some(&own.as_str()) && fields.get(2) == Some(&other.as_str()))?;
-    found.get(7)?.parse().ok()
+    let is_owned = found.get(3) == Some(&ESTABLISHED) && found.get(9).is_some_and(|inode| *inode != "0");
+    if is_owned { found.get(7)?.parse().ok() } else { None }
 }
 
 fn mapped(address: SocketAddr) -> Ipv6Addr {
@@ -68,7 +95,10 @@ fn v6(address: Ipv6Addr, port: u16) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::net::{TcpListener, TcpStream};
+
+    use canopy_controller_core::role::Role;
 
     use super::*;
 
@@ -101,10 +131,34 @@ mod tests {
         }
     }
 
+    /// Catches a client that closes its socket behind its request and is taken for root: the kernel's table has user 0 for such a socket.
     #[test]
-    fn users_have_their_names() {
-        assert_eq!(operator(Some(0)), Principal::operator("root", Some(0)));
-        assert_eq!(operator(Some(4_000_000_000)).to_string(), "uid 4000000000");
-        assert_eq!(operator(None).to_string(), "an operator");
+    fn a_socket_that_was_closed_has_no_owner() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, peer) = listener.accept().unwrap();
+        drop(client);
+        // The end of the client's octets has arrived.
+        assert_eq!(server.read(&mut [0]).unwrap(), 0);
+        let own = format!("{:08X}:{:04X}", u32::from_ne_bytes([127, 0, 0, 1]), peer.port());
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let row = table.lines().find(|line| line.split_ascii_whitespace().nth(1) == Some(&own)).expect("the socket");
+        assert_eq!(row.split_ascii_whitespace().nth(7), Some("0"), "the kernel names the user: {row}");
+        assert_eq!(uid_of_socket(peer, server.local_addr().unwrap()), None, "{row}");
+    }
+
+    #[test]
+    fn users_have_their_names_and_roles() {
+        let roles = UnixRoles::default();
+        let root = Identity { principal: Principal::operator("root", Some(0)), role: Some(Role::Admin) };
+        assert_eq!(identity(0, None, &roles), root);
+        let stranger = identity(4_000_000_000, None, &roles);
+        assert_eq!((stranger.principal.to_string().as_str(), stranger.role), ("uid 4000000000", None));
+        // Every system has a group root; its id is a process's, not the user database's.
+        let of_root = UnixRoles { viewer_groups: vec!["root".into()], ..roles };
+        let member = identity(4_000_000_000, Some(vec![Gid::from_raw(7), Gid::from_raw(0)]), &of_root);
+        assert_eq!(member.role, Some(Role::Viewer));
+        assert_eq!(identity(4_000_000_000, Some(vec![Gid::from_raw(7)]), &of_root).role, None);
+        assert_eq!(identity(4_000_000_000, None, &of_root).role, None);
     }
 }

@@ -5,8 +5,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use canopy_controller_access::UnixRoles;
 use canopy_controller_authority::MAX_LIFETIME;
 use canopy_controller_core::hmac::HmacSettings;
+use canopy_controller_core::role::Role;
 use canopy_controller_core::threshold::{
     DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, DEFAULT_MIN_RTT, DEFAULT_V_ECN_PERMILLE, MAX_RTT, MIN_K_BASE,
     ThresholdSettings, V_ECN_PERMILLE,
@@ -28,6 +30,9 @@ pub const SYSTEM_FILE: &str = "/etc/canopy/controller.toml";
 /// Possible values of `identity.certificate_lifetime`.
 const CERTIFICATE_LIFETIME: RangeInclusive<Duration> = Duration::from_secs(60)..=MAX_LIFETIME;
 
+/// Groups with one role, at most: each is looked up for each connection.
+const MAX_GROUPS: usize = 16;
+
 /// Listen addresses per API, at most.
 const MAX_LISTENERS: usize = 16;
 
@@ -43,6 +48,8 @@ pub struct Config {
     pub identity: IdentityConfig,
     /// Northbound API, for operators.
     pub rest: RestConfig,
+    /// Who may do what through the northbound API.
+    pub authorization: AuthorizationConfig,
     /// Prefixes that addresses and SIDs are allocated from. Must not be changed while groups exist.
     pub addressing: AddressPlan,
     /// Queue thresholds of links that do not have their own settings.
@@ -164,6 +171,14 @@ impl Default for RestConfig {
     }
 }
 
+/// Section `authorization`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthorizationConfig {
+    /// Users of this machine, by their groups.
+    pub unix: UnixRoles,
+}
+
 /// Section `thresholds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -264,6 +279,13 @@ impl Settings for Config {
             listen.iter().for_each(|listen| faults.check(key, listen.check_path()));
         }
         self.rest.listen.iter().for_each(|listen| faults.check("rest.listen", listen.check_local()));
+        for role in Role::ALL {
+            let of_role = self.authorization.unix.groups(role);
+            if of_role.len() > MAX_GROUPS || of_role.iter().any(String::is_empty) {
+                let why = format!("use at most {MAX_GROUPS} names of groups, none of them empty");
+                faults.push(format!("authorization.unix.{role}_groups"), why);
+            }
+        }
         faults.check("traces.endpoint", self.traces.check());
         faults.check("log.level", self.log.check_level());
     }
@@ -337,6 +359,8 @@ mod tests {
             ("identity.directory = \"a\"", "identity.directory"),
             ("identity.trust_domain = \"Canopy\"", "identity.trust_domain"),
             ("identity.certificate_lifetime = \"59s\"", "identity.certificate_lifetime"),
+            ("authorization.unix.admin_groups = [\"\"]", "authorization.unix.admin_groups"),
+            ("authorization.unix.root = [\"a\"]", "authorization.unix.root"),
             ("identity.certificate_lifetime = \"31d\"", "identity.certificate_lifetime"),
             ("addressing.block = \"5f00::/40\"", "addressing.block"),
             ("addressing.node_prefix = \"fcfd::/40\"", "addressing.node_prefix"),

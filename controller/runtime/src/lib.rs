@@ -13,6 +13,7 @@ pub mod config;
 pub mod listen;
 mod otlp;
 mod patient;
+mod peer_groups;
 mod run;
 mod serve;
 

@@ -78,13 +78,25 @@ impl Listen {
     /// # Errors
     /// The address cannot be bound; the error names the cause.
     pub async fn bind(&self) -> anyhow::Result<Listener> {
+        self.bind_for(socket::FOR_GROUP).await
+    }
+
+    /// As [`Listen::bind`], with mode 0666: each request has its user's role.
+    ///
+    /// # Errors
+    /// The address cannot be bound; the error names the cause.
+    pub async fn bind_for_all(&self) -> anyhow::Result<Listener> {
+        self.bind_for(socket::FOR_ALL).await
+    }
+
+    async fn bind_for(&self, mode: u32) -> anyhow::Result<Listener> {
         self.check_path().map_err(anyhow::Error::msg)?;
         match self {
             Self::Tcp(address) => {
                 Ok(Listener::Tcp(TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?))
             }
             Self::Unix(path) => {
-                let bound = socket::bind(path, None).await.with_context(|| format!("listening on {self}"));
+                let bound = socket::bind(path, None, mode).await.with_context(|| format!("listening on {self}"));
                 bound.map(|(listener, file)| Listener::Unix(listener, file))
             }
         }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use canopy_controller_access::Tokens;
 use canopy_controller_authority::Registrar;
 use canopy_controller_runtime::config::{Config, SYSTEM_FILE, StoreConfig};
 use canopy_controller_runtime::{Parts, run};
@@ -155,14 +156,16 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (path, engine) = (config.store.path.clone(), config.store.engine);
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, engine)).await?;
     let store = opened.context("opening the store (store.path)")?;
+    let directory = config.identity.directory.clone();
     let registrar = config.grpc.has_tls().then(|| Registrar::open(config.identity.into(), UnixTime::now()));
     let registrar = registrar.transpose().context("opening the authority (identity.directory)")?;
+    let tokens = Tokens::open(&directory).context("opening the tokens (identity.directory)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());
     for listen in &config.grpc.listen {
         grpc.push(listen.bind().await.context("grpc.listen")?);
     }
     for listen in &config.rest.listen {
-        rest.push(listen.bind().await.context("rest.listen")?);
+        rest.push(listen.bind_for_all().await.context("rest.listen")?);
     }
     let on_ready = Box::new(|| Notifier::system().ready());
     let (addressing, thresholds, hmac) = (config.addressing, config.thresholds.into(), config.hmac.into());
@@ -174,6 +177,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         hmac,
         traces,
         registrar,
+        roles: config.authorization.unix,
+        tokens: Arc::new(tokens),
         grpc,
         rest,
         shutdown,

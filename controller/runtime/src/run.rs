@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use canopy_controller_access::{Tokens, UnixRoles};
 use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_authority::Registrar;
 use canopy_controller_core::hmac::HmacSettings;
@@ -19,7 +20,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::listen::Listener;
 use crate::{otlp, serve};
 
-/// How often a backup is written, if something changed.
+/// How often a backup of the store and the uses of tokens are written, if something changed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Inputs of a controller.
@@ -36,6 +37,10 @@ pub struct Parts {
     pub traces: Option<String>,
     /// Makes the certificates of agents; needed if a southbound listener is TCP.
     pub registrar: Option<Arc<Registrar>>,
+    /// Which users of this machine may do what.
+    pub roles: UnixRoles,
+    /// What programs and other machines authenticate with.
+    pub tokens: Arc<Tokens>,
     /// Southbound listeners.
     pub grpc: Vec<Listener>,
     /// Northbound listeners.
@@ -52,7 +57,20 @@ pub struct Parts {
 /// The store's records are not a consistent domain, or the store failed: the process must be restarted, because only
 /// reading the store reveals its state.
 pub async fn run(parts: Parts) -> anyhow::Result<()> {
-    let Parts { store, addressing, thresholds, hmac, traces, registrar, grpc, rest, mut shutdown, on_ready } = parts;
+    let Parts {
+        store,
+        addressing,
+        thresholds,
+        hmac,
+        traces,
+        registrar,
+        roles,
+        tokens,
+        grpc,
+        rest,
+        mut shutdown,
+        on_ready,
+    } = parts;
     let exporter = traces.as_deref().map(otlp::exporter).transpose()?;
     let running = canopy_controller_actor::start_with(store.clone(), addressing, thresholds, hmac).await;
     let running = running.context("starting the controller")?;
@@ -77,13 +95,15 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let mut servers = JoinSet::new();
     let watches = canopy_controller_rest::Watches::new(closing.clone(), serve::STREAMS);
     let sessions = canopy_controller_rest::Sessions::default();
+    let roles = Arc::new(roles);
     for listener in rest {
         tracing::info!(address = %listener.address()?, "serving REST");
         let (controller, watches) = (controller.clone(), watches.with_slots(serve::STREAMS));
-        let router = canopy_controller_rest::router_with(controller, watches, sessions.clone(), registrar.clone());
-        let closing = closing.clone();
+        let (sessions, tokens, registrar) = (sessions.clone(), tokens.clone(), registrar.clone());
+        let router = canopy_controller_rest::router_with(controller, watches, sessions, tokens, registrar);
+        let (roles, closing) = (roles.clone(), closing.clone());
         servers.spawn(async move {
-            serve::http(listener, router, closing).await;
+            serve::http(listener, router, roles, closing).await;
             anyhow::Ok(())
         });
     }
@@ -93,6 +113,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     }
     let renewals = registrar.map(|registrar| tokio::spawn(registrar.maintain()));
     let checkpoints = tokio::spawn(checkpoint_periodically(store.clone()));
+    let uses = tokio::spawn(write_uses_periodically(tokens.clone()));
     on_ready();
     let mut task_ended = false;
     let mut outcome = tokio::select! {
@@ -113,6 +134,8 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         outcome = outcome.and(flat(task.await));
     }
     checkpoints.abort();
+    uses.abort();
+    write_uses(tokens).await;
     if let Some(renewals) = renewals {
         renewals.abort();
     }
@@ -133,6 +156,21 @@ async fn checkpoint_periodically(store: Arc<dyn Store>) {
             Ok(Err(error)) => tracing::error!(%error, "cannot write a backup of the store"),
             Err(error) => tracing::error!(%error, "cannot write a backup of the store"),
         }
+    }
+}
+
+/// When tokens were used last.
+async fn write_uses_periodically(tokens: Arc<Tokens>) {
+    loop {
+        tokio::time::sleep(CHECKPOINT_INTERVAL).await;
+        write_uses(tokens.clone()).await;
+    }
+}
+
+async fn write_uses(tokens: Arc<Tokens>) {
+    let written = tokio::task::spawn_blocking(move || tokens.write_uses()).await;
+    if let Ok(Err(error)) = written {
+        tracing::error!(%error, "cannot write when tokens were used last: `canopyctl token list` may show earlier times after a restart");
     }
 }
 

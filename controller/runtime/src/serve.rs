@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use canopy_controller_access::UnixRoles;
 use canopy_controller_actor::Controller;
 use canopy_controller_authority::Registrar;
 use canopy_controller_rest::Caller;
@@ -35,8 +36,13 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves HTTP until `closing` is true and open requests are answered.
-pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch::Receiver<bool>) {
+/// Serves HTTP until `closing` is true and open requests are answered. Users of this machine have `roles`.
+pub(crate) async fn http(
+    listener: Listener,
+    router: Router,
+    roles: Arc<UnixRoles>,
+    mut closing: watch::Receiver<bool>,
+) {
     let router = match &listener {
         Listener::Tcp(_) => canopy_controller_rest::only_local_names(router),
         Listener::Unix(..) => router,
@@ -46,7 +52,7 @@ pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch:
     loop {
         let next = async {
             let slot = slots.clone().acquire_owned().await;
-            (accept(&listener).await, slot)
+            (accept(&listener, &roles).await, slot)
         };
         let (accepted, slot) = tokio::select! {
             next = next => next,
@@ -82,17 +88,17 @@ pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch:
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-async fn accept(listener: &Listener) -> std::io::Result<(Box<dyn Stream>, Caller)> {
+async fn accept(listener: &Listener, roles: &Arc<UnixRoles>) -> std::io::Result<(Box<dyn Stream>, Caller)> {
     match listener {
         Listener::Tcp(l) => {
             let (stream, peer) = l.accept().await?;
             stream.set_nodelay(true)?;
-            let caller = caller::of_tcp(peer, stream.local_addr()?);
+            let caller = caller::of_tcp(peer, stream.local_addr()?, roles.clone());
             Ok((Box::new(stream), caller))
         }
         Listener::Unix(l, _) => {
             let (stream, _) = l.accept().await?;
-            let caller = caller::of_uid(stream.peer_cred().ok().map(|cred| cred.uid()));
+            let caller = caller::of_unix(&stream, roles.clone());
             Ok((Box::new(stream), caller))
         }
     }

@@ -26,6 +26,8 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
         hmac: Default::default(),
         traces: None,
         registrar: None,
+        roles: Default::default(),
+        tokens: Default::default(),
         grpc: vec![],
         rest: vec![listener],
         shutdown,

@@ -55,7 +55,7 @@ pub(crate) async fn bind(
     owners: Owners,
 ) -> anyhow::Result<(ReceiverStream<io::Result<Connection>>, SocketFile)> {
     let gid = socket::group(group).map_err(anyhow::Error::msg).context("socket.group")?;
-    let (listener, file) = socket::bind(path, gid).await?;
+    let (listener, file) = socket::bind(path, gid, socket::FOR_GROUP).await?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(accept(listener, owners, sender));
     Ok((ReceiverStream::new(receiver), file))

@@ -21,6 +21,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/caller": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who sends this request, as the controller sees it, and with which role. */
+        get: operations["getCaller"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/charts": {
         parameters: {
             query?: never;
@@ -769,6 +786,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Your tokens by name, without their secrets; an administrator's list has those of all. */
+        get: operations["listTokens"];
+        put?: never;
+        /** Makes a token with at most your role. The answer alone has its secret. */
+        post: operations["createToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Ends a token at once: yours, or any as an administrator. Streams that it has open last to their own end, an hour at most. */
+        delete: operations["revokeToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{token}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Gives a token another secret, and its whole life again. The answer alone has it; the secret before works for ten minutes more. */
+        post: operations["rotateToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/topology": {
         parameters: {
             query?: never;
@@ -1034,6 +1103,13 @@ export interface components {
             /** @description Interface that the branch is attached to. */
             port: string;
             qpn?: components["schemas"]["Qpn"] | null;
+        };
+        /** @description Who sends a request, as the controller sees it. */
+        CallerItem: {
+            /** @description Whose writes the caller's are. */
+            principal: components["schemas"]["Principal"];
+            /** @description What the caller may do. */
+            role?: string | null;
         };
         /**
          * @description One packet of a group, as every node of its tree saw it. Kept in memory only, the last 32.
@@ -3202,6 +3278,23 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
+        List_TokenItem: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["TokenItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "TokenList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_VersionItem: {
             /**
              * @description `canopy/v1`.
@@ -3567,6 +3660,20 @@ export interface components {
              */
             writtenUnixNs?: number | null;
         };
+        /** @description A token with its secret, as only the answer to its making and rotation has it. */
+        NewToken: {
+            /**
+             * Format: uint64
+             * @description When it ends, nanoseconds since 1970.
+             */
+            expiresUnixNs: number;
+            /** @description Its name. */
+            name: string;
+            /** @description What it may do. */
+            role: string;
+            /** @description `canopy_pat_` and 43 characters, to be sent as `Authorization: Bearer`. It is not shown again. */
+            token: string;
+        };
         /** @description A forwarding node. */
         NodeDecl: {
             /** @description Number in the SRv6 locator, unique. */
@@ -3786,6 +3893,8 @@ export interface components {
             kind: string;
             /** @description An operator's login name, a host's name; absent for the controller, and where the name is not known. */
             name?: string;
+            /** @description Name of the token that acted for an operator; absent where the operator did. */
+            token?: string | null;
             /**
              * Format: uint32
              * @description Numeric user id on the controller's machine, where the caller is on it.
@@ -4012,6 +4121,8 @@ export interface components {
              * @description Time until the session ends, in seconds from now. It also ends with the controller.
              */
             expiresInSeconds: number;
+            /** @description What the session may do: `viewer`, `operator` or `admin`. */
+            role?: string | null;
         };
         /**
          * @description How bad a problem is, the worst first.
@@ -4201,6 +4312,45 @@ export interface components {
              * @description K_min in octets, below K_max: above it, first-level response (ECN marking).
              */
             kMinBytes: number;
+        };
+        /** @description A token to be made. */
+        TokenInput: {
+            /**
+             * Format: uint32
+             * @description How long it works, 60 to 7776000 seconds (90 days); 30 days when left out.
+             */
+            forSeconds?: number | null;
+            /** @description Its name, unique in the domain. */
+            name: string;
+            /**
+             * @description `metrics`, `viewer`, `operator` or `admin`; at most the caller's.
+             * @enum {string}
+             */
+            role: "metrics" | "viewer" | "operator" | "admin";
+        };
+        /** @description A token, without its secret. */
+        TokenItem: {
+            /**
+             * Format: uint64
+             * @description When it was made or rotated last, nanoseconds since 1970.
+             */
+            createdUnixNs: number;
+            /**
+             * Format: uint64
+             * @description When it ends, nanoseconds since 1970.
+             */
+            expiresUnixNs: number;
+            /** @description Who made it; its writes are by this principal, through the token. */
+            maker: components["schemas"]["Principal"];
+            /** @description Its name. */
+            name: string;
+            /** @description What it may do. */
+            role: string;
+            /**
+             * Format: uint64
+             * @description When it was used last, nanoseconds since 1970; `null`: never. After a restart of the controller it may be a minute older.
+             */
+            usedUnixNs?: number | null;
         };
         /** @description The network. */
         TopologyResource: {
@@ -4456,8 +4606,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4476,6 +4635,80 @@ export interface operations {
             };
             /** @description too many streams are open */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getCaller: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the caller */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallerItem"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4541,8 +4774,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4618,8 +4860,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4699,7 +4950,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4708,7 +4959,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4825,7 +5076,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4834,7 +5085,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4951,7 +5202,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4960,7 +5211,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5077,7 +5328,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5086,7 +5337,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5196,8 +5447,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5273,8 +5533,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5377,7 +5646,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5386,7 +5655,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5516,8 +5785,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5622,7 +5900,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5631,7 +5909,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5785,7 +6063,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5794,7 +6072,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5908,7 +6186,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5917,7 +6195,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser, or with a bearer */
+            /** @description sent by a browser, or in a session of one */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6056,8 +6334,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6137,8 +6424,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6231,8 +6527,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6335,7 +6640,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6344,7 +6649,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6465,8 +6770,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6571,7 +6885,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6580,7 +6894,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6734,7 +7048,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6743,7 +7057,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6855,8 +7169,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6935,7 +7258,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6944,7 +7267,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7061,8 +7384,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7137,8 +7469,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7243,7 +7584,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7252,7 +7593,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7383,8 +7724,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7490,7 +7840,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7499,7 +7849,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7654,7 +8004,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7663,7 +8013,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7775,8 +8125,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7851,8 +8210,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7930,8 +8298,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8004,8 +8381,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8072,7 +8458,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8081,7 +8467,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8180,8 +8566,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8247,8 +8642,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8326,8 +8730,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8393,8 +8806,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8470,8 +8892,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8538,8 +8969,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8612,8 +9052,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8681,7 +9130,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8690,7 +9139,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8819,8 +9268,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8895,8 +9353,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8971,8 +9438,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9045,8 +9521,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9130,8 +9615,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9206,8 +9700,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9280,8 +9783,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9345,8 +9857,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9423,7 +9944,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9432,7 +9953,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser, or with a bearer */
+            /** @description sent by a browser, or in a session of one */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9555,7 +10076,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9672,7 +10193,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9737,7 +10258,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9811,8 +10332,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9906,7 +10436,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9915,7 +10445,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10036,8 +10566,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10142,7 +10681,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -10151,7 +10690,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10296,7 +10835,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -10305,7 +10844,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10415,8 +10954,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10453,6 +11001,436 @@ export interface operations {
             };
         };
     };
+    listTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the tokens */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_TokenItem"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenInput"];
+            };
+        };
+        responses: {
+            /** @description made */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more than your role, or sent by a browser or with a bearer */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the name is in use */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many tokens */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revokeToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description its name */
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description it does not work any more */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser or with a bearer */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description you have no such token */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotateToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description its name */
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description rotated */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more than your role, or sent by a browser or with a bearer */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description you have no such token */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     getTopology: {
         parameters: {
             query?: never;
@@ -10480,8 +11458,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10584,7 +11571,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -10593,7 +11580,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10736,7 +11723,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -10745,7 +11732,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10859,7 +11846,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -10868,7 +11855,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a web page of another origin */
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10983,8 +11970,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11062,8 +12058,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser without a session, or for a session that has ended */
+            /** @description the caller has no role, a session has ended, or a token does not work */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11164,6 +12169,24 @@ export interface operations {
                 content: {
                     "application/openmetrics-text": string;
                     "text/plain": string;
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Host is not a name of this machine */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import { beforeEach, expect, it, vi } from "vitest";
-import { authorization, authorized, begin, codeIn, end, noteAnswer, onSession, takeCode } from "./session";
+import { authorization, authorized, begin, codeIn, end, held, noteAnswer, onSession, takeCode } from "./session";
 
 const CODE = "abcdefghij-_ABCDEFGH01";
-const session = (bearer: string) => ({ bearer, by: { kind: "operator", name: "alice", via: "ui" }, expiresInSeconds: 43_200 });
+const session = (bearer: string) => ({ bearer, by: { kind: "operator", name: "alice", via: "ui" }, role: "operator", expiresInSeconds: 43_200 });
 
 beforeEach(() => {
   const kept = new Map<string, string>();
@@ -55,4 +55,15 @@ it("ends with a refusal of its own bearer only", () => {
   stop();
   end();
   expect(seen.length).toBe(3);
+});
+
+// Catches a role that stays when another user signs in, or after the session.
+it("keeps the role of the session and no other", () => {
+  begin({ ...session("b1"), role: "viewer" });
+  expect(held()).toEqual({ bearer: "b1", by: "alice", role: "viewer" });
+  begin({ ...session("b2"), role: null });
+  expect(held()).toEqual({ bearer: "b2", by: "alice" });
+  begin({ ...session("b3"), role: "viewer" });
+  end();
+  expect([held(), sessionStorage.getItem("role")]).toEqual([null, null]);
 });

@@ -7,6 +7,7 @@ import type { Session } from "./types";
 
 const BEARER = "bearer";
 const BY = "signedInAs";
+const ROLE = "role";
 const SIGN_IN = "/api/v1/sign-in";
 const CODE = /^(?:.*#)?([A-Za-z0-9_-]{22})$/;
 
@@ -23,11 +24,13 @@ export interface Held {
   bearer: string;
   /** Who is signed in. */
   by: string;
+  /** What the session may do; absent if the controller did not answer it. */
+  role?: string | undefined;
 }
 
 export function held(): Held | null {
-  const [bearer, by] = [sessionStorage.getItem(BEARER), sessionStorage.getItem(BY)];
-  return bearer && by ? { bearer, by } : null;
+  const [bearer, by, role] = [BEARER, BY, ROLE].map((key) => sessionStorage.getItem(key));
+  return bearer && by ? { bearer, by, ...(role ? { role } : {}) } : null;
 }
 
 /** What requests send; null without a session. */
@@ -40,6 +43,12 @@ const signedInAs = () => held()?.by ?? null;
 /** The name of who is signed in, null without a session. */
 export const useSignedInAs = (): string | null => useSyncExternalStore(onSession, signedInAs);
 
+const role = () => held()?.role ?? null;
+/** The role of the session, null if it is not known. */
+export const useRole = (): string | null => useSyncExternalStore(onSession, role);
+/** Why the session cannot write; nothing if it can. The controller decides it, and this only spares a form that it would refuse. */
+export const useReadOnly = (): string => (useRole() === "viewer" ? "You have the role viewer, and writes need operator: ask an administrator." : "");
+
 /** The code in a text: alone, or behind # in an address. */
 export const codeIn = (text: string): string | null => CODE.exec(text.trim())?.[1] ?? null;
 
@@ -50,17 +59,20 @@ export function takeCode(): string | null {
   return code;
 }
 
-export const begin = ({ bearer, by }: Session): void => keep({ bearer, by: principal({ ...by, via: null }) });
+export const begin = ({ bearer, by, role }: Session): void => keep({ bearer, by: principal({ ...by, via: null }), role: role ?? undefined });
 
-export function keep({ bearer, by }: Held): void {
+export function keep({ bearer, by, role }: Held): void {
   sessionStorage.setItem(BEARER, bearer);
   sessionStorage.setItem(BY, by);
+  if (role) sessionStorage.setItem(ROLE, role);
+  else sessionStorage.removeItem(ROLE);
   for (const listener of listeners) listener();
 }
 
 export function end(): void {
   sessionStorage.removeItem(BEARER);
   sessionStorage.removeItem(BY);
+  sessionStorage.removeItem(ROLE);
   for (const listener of listeners) listener();
 }
 

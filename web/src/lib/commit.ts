@@ -32,10 +32,11 @@ export function ending(commit: Commit): string {
 }
 
 /** A principal as `canopyctl` names it. */
-export function principal(of: { kind: string; name?: string; uid?: number | null; via?: string | null } | null | undefined): string {
+export function principal(of: { kind: string; name?: string; uid?: number | null; via?: string | null; token?: string | null } | null | undefined): string {
   if (!of) return "unknown";
   if (of.kind === "controller") return "the controller";
   if (of.kind === "host") return `host ${of.name ?? ""}`;
   const name = of.name || (of.uid === null || of.uid === undefined ? "an operator" : `uid ${of.uid}`);
+  if (of.token) return `${name} (token ${of.token})`;
   return of.via === "ui" ? `${name} (UI)` : name;
 }

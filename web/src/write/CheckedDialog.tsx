@@ -3,6 +3,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { ApiError } from "../api/client";
+import { useReadOnly } from "../api/session";
 import type { DryRun } from "../api/types";
 import { Command } from "../ui/Command";
 import { Dialog } from "../ui/Dialog";
@@ -30,7 +31,8 @@ interface Props {
 
 export function CheckedDialog({ title, name, command, action, send, changes, onClose, onDone, children }: Props) {
   const cache = useQueryClient();
-  const check = useQuery({ queryKey: ["check", name, command], queryFn: async () => (await send(true)) as DryRun, staleTime: 0, gcTime: 0, retry: false });
+  const readOnly = useReadOnly();
+  const check = useQuery({ queryKey: ["check", name, command], enabled: !readOnly, queryFn: async () => (await send(true)) as DryRun, staleTime: 0, gcTime: 0, retry: false });
   const plan = check.data?.plan;
   const isNothing = check.data?.outcome === "unchanged";
   const apply = useMutation({
@@ -44,7 +46,7 @@ export function CheckedDialog({ title, name, command, action, send, changes, onC
       await onDone?.();
     },
   });
-  const why = check.isPending ? "The controller is asked what that does." : check.error ? "The controller refuses it." : isNothing ? "Nothing would change." : "";
+  const why = readOnly ? readOnly : check.isPending ? "The controller is asked what that does." : check.error ? "The controller refuses it." : isNothing ? "Nothing would change." : "";
   return (
     <Dialog title={title} onClose={onClose}>
       {children}
@@ -55,7 +57,7 @@ export function CheckedDialog({ title, name, command, action, send, changes, onC
         <Command line={command} />
       </p>
       <div className="tools">
-        <button type="button" className="danger" disabled={!plan || isNothing || apply.isPending} aria-describedby="checked-why" onClick={() => plan && apply.mutate(plan)}>
+        <button type="button" className="danger" disabled={!plan || Boolean(why) || apply.isPending} aria-describedby="checked-why" onClick={() => plan && apply.mutate(plan)}>
           {action}
         </button>
         <span id="checked-why" className="faint">{why}</span>

@@ -3,6 +3,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, type ReactNode } from "react";
 import { ApiError } from "../api/client";
+import { useReadOnly } from "../api/session";
 import type { DryRun } from "../api/types";
 import type { Wrong } from "../lib/form";
 import { Command } from "../ui/Command";
@@ -66,7 +67,8 @@ export function WriteDialog({ title, name, command, action, danger, content, fie
   }, [refusal]);
   const isIncomplete = Object.keys(missing).length > 0;
   const isNothing = checked?.outcome === "unchanged";
-  const why = isIncomplete ? "A field above is not complete." : isNothing ? "Nothing would change." : "";
+  const readOnly = useReadOnly();
+  const why = readOnly ? readOnly : isIncomplete ? "A field above is not complete." : isNothing ? "Nothing would change." : "";
   return (
     <Dialog title={title} onClose={onClose}>
       <form
@@ -91,11 +93,11 @@ export function WriteDialog({ title, name, command, action, danger, content, fie
         </p>
         <div className="tools">
           {checked?.plan ? (
-            <button type="submit" className={danger ? "danger" : "primary"} disabled={isNothing || apply.isPending} aria-describedby="write-why">
+            <button type="submit" className={danger ? "danger" : "primary"} disabled={Boolean(why) || apply.isPending} aria-describedby="write-why">
               {action}
             </button>
           ) : (
-            <button type="submit" className="primary" disabled={isIncomplete || check.isPending} aria-describedby="write-why">
+            <button type="submit" className="primary" disabled={isIncomplete || Boolean(readOnly) || check.isPending} aria-describedby="write-why">
               Check
             </button>
           )}

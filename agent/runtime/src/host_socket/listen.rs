@@ -29,7 +29,7 @@ pub(super) async fn bind(
     access: Arc<Access>,
 ) -> Result<(ReceiverStream<io::Result<Connection>>, SocketFile), String> {
     let gid = socket::group(&config.group).map_err(|why| format!("host_socket.group: {why}"))?;
-    let (listener, file) = socket::bind(&config.path, gid).await.map_err(|error| error.text())?;
+    let (listener, file) = socket::bind(&config.path, gid, socket::FOR_GROUP).await.map_err(|error| error.text())?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(accept(listener, access, sender));
     Ok((ReceiverStream::new(receiver), file))

@@ -2,6 +2,7 @@
 //! `context list|use|set|delete`: named servers.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use crate::cli::ContextAction;
 use crate::client::Client;
@@ -20,10 +21,11 @@ pub fn run(action: &ContextAction, env: Env<'_>, out: &mut dyn Write) -> Result<
     match action {
         ContextAction::List => {
             let current = |name: &str| if all.current.as_deref() == Some(name) { "*" } else { "" };
-            let row = |(name, Context { server }): (&String, &Context)| {
-                vec![current(name).to_owned(), name.clone(), server.clone()]
+            let row = |(name, Context { server, token_file }): (&String, &Context)| {
+                let token = token_file.as_ref().map_or("-".to_owned(), |file| file.display().to_string());
+                vec![current(name).to_owned(), name.clone(), server.clone(), token]
             };
-            return table(out, &["CURRENT", "NAME", "SERVER"], all.contexts.iter().map(row).collect());
+            return table(out, &["CURRENT", "NAME", "SERVER", "TOKEN"], all.contexts.iter().map(row).collect());
         }
         ContextAction::Use { name } => {
             if !all.contexts.contains_key(name) {
@@ -33,14 +35,18 @@ pub fn run(action: &ContextAction, env: Env<'_>, out: &mut dyn Write) -> Result<
             file.write(&all)?;
             writeln!(out, "context {name} is used from now on")?;
         }
-        ContextAction::Set { name, address } => {
+        ContextAction::Set { name, address, token } => {
             if !is_plain(name) {
                 let why = format!("{name:?} is not a name of a context: use letters, digits, '-', '_' and '.'");
                 return Err(Failure::new(Exit::Usage, why));
             }
             // What no command could use is not kept.
             Client::new(address)?;
-            let before = all.contexts.insert(name.clone(), Context { server: address.clone() });
+            let absolute = |file: &PathBuf| {
+                std::path::absolute(file).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", file.display())))
+            };
+            let token_file = token.as_ref().map(absolute).transpose()?;
+            let before = all.contexts.insert(name.clone(), Context { server: address.clone(), token_file });
             // The first one is meant.
             let is_first = all.contexts.len() == 1 && all.current.is_none();
             if is_first {

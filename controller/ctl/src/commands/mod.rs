@@ -28,6 +28,7 @@ mod set;
 pub mod silence;
 mod sparkline;
 pub mod status;
+pub mod token;
 pub mod top;
 pub mod ui;
 pub mod undo;

@@ -370,7 +370,7 @@ impl Row for ProblemItem {
 }
 
 /// `5m`: how long ago that was, in the largest unit that shows it.
-fn age(unix_ns: Option<u64>) -> String {
+pub(super) fn age(unix_ns: Option<u64>) -> String {
     let Some(at) = unix_ns else { return text(()) };
     let passed = (UNIX_EPOCH + Duration::from_nanos(at)).elapsed().unwrap_or_default().as_secs();
     match passed {

@@ -13,6 +13,7 @@ use canopy_controller_core::fields::{DrainField, Field, GroupField, HostField, L
 use canopy_controller_core::incident::MAX_INCIDENTS;
 use canopy_controller_core::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 use canopy_controller_core::metadata::{MAX_LABEL_PREFIX, MAX_LABEL_WORD, MAX_LABELS};
+use canopy_controller_core::role::Role;
 use canopy_model::drain::MAX_REASON;
 use canopy_model::group::{CNP_WINDOW, MAX_FLIGHT, MAX_RECEIVERS, PATH_MTUS, STALL_AFTER};
 use canopy_model::ids::{GroupId, MAX_NAME, NodeId, PortIndex, Psn, Qpn, TreeId};
@@ -24,7 +25,7 @@ use canopy_model::topology::{
 use serde_json::{Value, json};
 
 use super::document::{merge, parameters, property, schema};
-use crate::routes::{captures, flows, history, log_levels, page, problems, validate, waited};
+use crate::routes::{captures, flows, history, log_levels, page, problems, tokens, validate, waited};
 use crate::sessions::CODE_LENGTH;
 use crate::watch::LASTS;
 
@@ -89,6 +90,9 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("CommitEnd", "id", json!({"pattern": ID})),
         ("MetadataInput", "labels", labels()),
         ("MetadataInput", "tenant", json!({"enum": [canopy_controller_core::metadata::DEFAULT_TENANT, null]})),
+        ("TokenInput", "name", name()),
+        ("TokenInput", "role", json!({"enum": Role::ALL})),
+        ("TokenInput", "forSeconds", range(tokens::LIVES)),
         ("SubjectRequest", "subject", json!({"pattern": subject})),
         ("SignIn", "code", json!({"pattern": format!("^[A-Za-z0-9_-]{{{CODE_LENGTH}}}$")})),
         ("Validate", "items", json!({"maxItems": validate::MAX_ITEMS})),
@@ -174,7 +178,7 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         (_, "If-None-Match") => json!({"enum": ["*"]}),
         (_, "Idempotency-Key") => json!({"pattern": IDEMPOTENCY_KEY}),
         (_, "If-Plan-Match" | "Canopy-Commit") => json!({"pattern": ID}),
-        (_, "group" | "drain" | "host") if path.contains(&format!("{{{name}}}")) => self::name(),
+        (_, "group" | "drain" | "host" | "token") if path.contains(&format!("{{{name}}}")) => self::name(),
         _ => return None,
     })
 }
@@ -286,7 +290,10 @@ mod tests {
             let (Some(least), Some(most)) = (numbers["minimum"].as_u64(), numbers["maximum"].as_u64()) else {
                 continue;
             };
-            if matches!(of, "MemoryRegion" | "CaptureRequest" | "LogLevelRequest" | "CommitBegin" | "CommitExtend") {
+            if matches!(
+                of,
+                "MemoryRegion" | "CaptureRequest" | "LogLevelRequest" | "TokenInput" | "CommitBegin" | "CommitExtend"
+            ) {
                 continue;
             }
             checked += 1;

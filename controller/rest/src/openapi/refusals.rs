@@ -4,9 +4,11 @@
 //!
 //! 405 is no answer of an operation: it is the answer to a method that a path does not have.
 
+use axum::http::Method;
 use serde_json::{Value, json};
 
 use super::document::operations;
+use crate::authorization::needed;
 
 /// Content type of a problem (RFC 9457).
 const PROBLEM: &str = "application/problem+json";
@@ -43,6 +45,7 @@ fn of(path: &str, method: &str, operation: &Value) -> Vec<(&'static str, &'stati
     let parameters = operation.get("parameters").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let has = |name: &str| parameters.iter().any(|parameter| parameter["name"] == name);
     let is_api = path.starts_with("/api/");
+    let role = needed(&Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap_or_default(), path, None);
     let changes_nothing_stored =
         path == "/api/v1/validate" || path.starts_with("/api/v1/sign-in") || path.ends_with("/captures");
     let is_write = matches!(method, "post" | "put" | "delete") && !changes_nothing_stored;
@@ -50,8 +53,12 @@ fn of(path: &str, method: &str, operation: &Value) -> Vec<(&'static str, &'stati
     let all = [
         // Also for a parameter that there is not, and for a path that is not UTF-8.
         (is_api || !parameters.is_empty(), "400", "a parameter, a header or the body cannot be understood"),
-        (is_api, "401", "sent by a browser without a session, or for a session that has ended"),
-        (method != "get", "403", "sent by a web page of another origin"),
+        (is_api || role.is_some(), "401", "the caller has no role, a session has ended, or a token does not work"),
+        (
+            method != "get" || role.is_some(),
+            "403",
+            "the caller's role is not enough, or sent by a web page of another origin",
+        ),
         (is_write || has_body, "409", "in conflict with the present state, or not part of the pending commit"),
         (has("If-Match"), "412", "a condition does not hold"),
         (has_body, "413", "the body is too large"),

@@ -19,8 +19,9 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 38] = [
+const ANSWERS: [(&str, Kind); 39] = [
     ("List_Revocation", Kind::RevocationList),
+    ("List_TokenItem", Kind::TokenList),
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("SilenceResource", Kind::Silence),

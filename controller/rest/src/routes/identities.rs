@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL};
+use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::events::Code;
@@ -20,26 +20,32 @@ use canopy_identity::Subject;
 use canopy_model::FieldError;
 use canopy_units::UnixTime;
 
+use crate::caller::Sender;
 use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::ApiJson;
 use crate::request;
-use crate::sessions::is_browser;
+use crate::sessions::refuse_browsers;
+
+/// A page that a browser was led to must not be able to let a machine in, or lock one out.
+const FOR_TERMINALS: &str =
+    "identities are not changed from a browser or a session: use `canopyctl node` or `canopyctl host`";
 
 type Authority = Extension<Option<Arc<Registrar>>>;
 
 /// Makes a token with which the agent of a node or a host gets its first certificate, within ten minutes. The answer alone has it.
 #[utoipa::path(post, path = "/api/v1/enrollments", tag = "identities", operation_id = "createEnrollment", request_body = SubjectRequest,
-    responses((status = 201, body = Enrollment, description = "made"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "sent by a browser, or with a bearer"), (status = 409, body = Problem, description = "no address is served over TLS"), (status = 422, body = Problem, description = "not valid"), (status = 429, body = Problem, description = "too many tokens wait to be used")))]
+    responses((status = 201, body = Enrollment, description = "made"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "sent by a browser, or in a session of one"), (status = 409, body = Problem, description = "no address is served over TLS"), (status = 422, body = Problem, description = "not valid"), (status = 429, body = Problem, description = "too many tokens wait to be used")))]
 pub(crate) async fn enroll(
     State(controller): State<Controller>,
     Extension(registrar): Authority,
     headers: HeaderMap,
+    Sender(sender): Sender,
     conditions: Conditions,
     ApiJson(SubjectRequest { subject }): ApiJson<SubjectRequest>,
 ) -> Result<Response, ApiError> {
     let by = conditions.unconditional()?;
-    refuse_browsers(&headers)?;
+    refuse_browsers(&headers, &sender, FOR_TERMINALS)?;
     let (registrar, subject) = (served(registrar)?, agent(&subject)?);
     // No token is made that the audit does not have.
     controller.audited(target(&subject), Action::Enroll, by, request::current()).await?;
@@ -60,16 +66,17 @@ pub(crate) async fn enroll(
 /// Refuses every certificate and token that the agent has, from now on, and ends its connections. It can be enrolled again. What its node
 /// forwards does not change.
 #[utoipa::path(post, path = "/api/v1/revocations", tag = "identities", operation_id = "createRevocation", request_body = SubjectRequest,
-    responses((status = 200, body = Revocation, description = "revoked"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "sent by a browser, or with a bearer"), (status = 409, body = Problem, description = "no address is served over TLS"), (status = 422, body = Problem, description = "not valid")))]
+    responses((status = 200, body = Revocation, description = "revoked"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "sent by a browser, or in a session of one"), (status = 409, body = Problem, description = "no address is served over TLS"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn revoke(
     State(controller): State<Controller>,
     Extension(registrar): Authority,
     headers: HeaderMap,
+    Sender(sender): Sender,
     conditions: Conditions,
     ApiJson(SubjectRequest { subject }): ApiJson<SubjectRequest>,
 ) -> Result<Response, ApiError> {
     let by = conditions.unconditional()?;
-    refuse_browsers(&headers)?;
+    refuse_browsers(&headers, &sender, FOR_TERMINALS)?;
     let (registrar, subject) = (served(registrar)?, agent(&subject)?);
     let audited = controller.audited(target(&subject), Action::Revoke, by.clone(), request::current()).await;
     match audited {
@@ -125,13 +132,4 @@ fn agent(subject: &str) -> Result<Subject, ApiError> {
         Ok(agent) => Ok(agent),
         Err(error) => Err(invalid(format!("{error}"))),
     }
-}
-
-/// A page that a browser was led to must not be able to let a machine in, or lock one out.
-fn refuse_browsers(headers: &HeaderMap) -> Result<(), ApiError> {
-    if is_browser(headers) || headers.contains_key(AUTHORIZATION) {
-        let detail = "identities are not changed from a browser or a session: use `canopyctl node` or `canopyctl host`";
-        return Err(ApiError::new(StatusCode::FORBIDDEN, "NotForBrowsers", detail));
-    }
-    Ok(())
 }

@@ -4,7 +4,6 @@
 use axum::Json;
 use axum::extract::Extension;
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_api::problem::Problem;
@@ -12,7 +11,7 @@ use canopy_controller_api::sign_in::{Credential, Session, SignIn, SignInCode};
 use canopy_model::FieldError;
 use serde_json::Value;
 
-use crate::conditions::Caller;
+use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::ApiJson;
 use crate::sessions::{CODE_LENGTH, Refused, Sessions, has_bearer, is_browser, unauthorized};
@@ -21,12 +20,16 @@ use crate::sessions::{CODE_LENGTH, Refused, Sessions, has_bearer, is_browser, un
 /// dropped.
 #[utoipa::path(post, path = "/api/v1/sign-in-codes", tag = "sign-in", operation_id = "createSignInCode",
     responses((status = 201, body = SignInCode, description = "made"), (status = 403, body = Problem, description = "sent by a browser, or with a bearer")))]
-pub(crate) async fn create_code(Extension(sessions): Extension<Sessions>, parts: Parts) -> Result<Response, ApiError> {
-    if is_browser(&parts.headers) || parts.headers.contains_key(AUTHORIZATION) {
+pub(crate) async fn create_code(
+    Extension(sessions): Extension<Sessions>,
+    Sender(by): Sender,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    if is_browser(&headers) || headers.contains_key(AUTHORIZATION) {
         let detail = "a browser and a session make no codes: use `canopyctl ui`";
         return Err(ApiError::new(StatusCode::FORBIDDEN, "NotForBrowsers", detail));
     }
-    let made = sessions.make_code(Caller::of(&parts.extensions).await)?;
+    let made = sessions.make_code(by)?;
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(made)).into_response())
 }
 

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use canopy_controller_core::principal::Principal;
+use canopy_controller_access::Identity;
 use tokio::time::Instant;
 
 /// Time in which a code works.
@@ -42,7 +42,7 @@ pub(crate) enum Refused {
 struct Held {
     digest: Digest,
     ends: Instant,
-    by: Principal,
+    by: Identity,
 }
 
 /// The codes and sessions of a controller, the oldest first.
@@ -55,12 +55,12 @@ pub(super) struct Book {
 
 impl Book {
     /// Keeps a code that `by` had made.
-    pub(super) fn add_code(&mut self, digest: Digest, by: Principal, now: Instant) {
+    pub(super) fn add_code(&mut self, digest: Digest, by: Identity, now: Instant) {
         add(&mut self.codes, MAX_CODES, Held { digest, ends: now + CODE_LASTS, by }, now);
     }
 
     /// Uses a code up and begins a session with this bearer.
-    pub(super) fn exchange(&mut self, code: &Digest, bearer: Digest, now: Instant) -> Result<Principal, Refused> {
+    pub(super) fn exchange(&mut self, code: &Digest, bearer: Digest, now: Instant) -> Result<Identity, Refused> {
         self.failures.check(now)?;
         let at = self.codes.iter().position(|held| held.digest == *code && held.ends > now);
         let Some(Held { by, .. }) = at.and_then(|at| self.codes.remove(at)) else {
@@ -74,7 +74,7 @@ impl Book {
     }
 
     /// Who the session with this bearer belongs to.
-    pub(super) fn principal(&self, bearer: &Digest, now: Instant) -> Option<Principal> {
+    pub(super) fn identity(&self, bearer: &Digest, now: Instant) -> Option<Identity> {
         let session = self.sessions.iter().find(|held| held.digest == *bearer && held.ends > now);
         session.map(|held| held.by.clone())
     }
@@ -115,14 +115,17 @@ impl Failures {
 
 #[cfg(test)]
 mod tests {
+    use canopy_controller_core::principal::Principal;
+    use canopy_controller_core::role::Role;
+
     use super::*;
 
     fn digest(of: u8) -> Digest {
         [of; 32]
     }
 
-    fn alice() -> Principal {
-        Principal::operator("alice", Some(1000))
+    fn alice() -> Identity {
+        Identity { principal: Principal::operator("alice", Some(1000)), role: Some(Role::Viewer) }
     }
 
     /// Catches a code that works twice, one that works for ever, and a session that outlives its time.
@@ -134,14 +137,14 @@ mod tests {
         let in_time = start + CODE_LASTS - Duration::from_nanos(1);
         assert_eq!(book.exchange(&digest(1), digest(9), in_time), Ok(alice().in_ui()));
         assert_eq!(book.exchange(&digest(1), digest(8), in_time), Err(Refused::NotValid));
-        assert_eq!(book.principal(&digest(8), in_time), None);
+        assert_eq!(book.identity(&digest(8), in_time), None);
         book.add_code(digest(3), alice(), start);
         assert_eq!(book.exchange(&digest(3), digest(7), start + CODE_LASTS), Err(Refused::NotValid));
         let last = in_time + SESSION_LASTS - Duration::from_nanos(1);
-        assert_eq!(book.principal(&digest(9), last), Some(alice().in_ui()));
-        assert_eq!(book.principal(&digest(9), in_time + SESSION_LASTS), None);
+        assert_eq!(book.identity(&digest(9), last), Some(alice().in_ui()));
+        assert_eq!(book.identity(&digest(9), in_time + SESSION_LASTS), None);
         book.end(&digest(9));
-        assert_eq!(book.principal(&digest(9), in_time), None);
+        assert_eq!(book.identity(&digest(9), in_time), None);
     }
 
     /// Catches memory that grows with requests, and a flood that keeps the newest code from working.
@@ -159,8 +162,8 @@ mod tests {
             book.exchange(&digest(100), digest(session), now).unwrap();
         }
         assert_eq!(book.sessions.len(), MAX_SESSIONS);
-        assert_eq!(book.principal(&digest(200), now), None);
-        assert!(book.principal(&digest(0), now).is_some());
+        assert_eq!(book.identity(&digest(200), now), None);
+        assert!(book.identity(&digest(0), now).is_some());
         // Those that have ended make room first.
         book.add_code(digest(101), alice(), now + CODE_LASTS);
         assert_eq!(book.codes.len(), 1);

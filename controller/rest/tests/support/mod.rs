@@ -7,7 +7,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
+use axum::middleware::Next;
+use canopy_controller_access::Identity;
 use canopy_controller_actor::Controller;
+use canopy_controller_core::principal::Principal;
+use canopy_controller_core::role::Role;
+use canopy_controller_rest::Caller;
 use canopy_store::{MemStore, Store};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -55,7 +60,25 @@ impl Api {
     /// On another store.
     pub(crate) async fn start_on(store: Arc<dyn Store>) -> Self {
         let running = canopy_controller_actor::start(store, Default::default()).await.unwrap();
-        Self { router: canopy_controller_rest::router(running.controller.clone()), controller: running.controller }
+        Self::of(running.controller)
+    }
+
+    /// Of this controller; requests are an administrator's.
+    pub(crate) fn of(controller: Controller) -> Self {
+        let router = canopy_controller_rest::router(controller.clone());
+        Self { router, controller }.by(Principal::operator("", None), Some(Role::Admin))
+    }
+
+    /// The same router, with requests of another caller.
+    pub(crate) fn by(&self, principal: Principal, role: Option<Role>) -> Self {
+        let caller = Caller::known(Identity { principal, role });
+        // A layer that was added later is before those that are there: theirs is not taken then.
+        let set = move |mut request: Request<Body>, next: Next| {
+            request.extensions_mut().get_or_insert_with(|| caller.clone());
+            next.run(request)
+        };
+        let router = self.router.clone().layer(axum::middleware::from_fn(set));
+        Self { router, controller: self.controller.clone() }
     }
 
     /// With the small topology and group `g1`.

@@ -12,8 +12,9 @@ use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::pb::{ReportRequest, StreamTelemetryRequest, WatchRequest, WatchResponse};
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
+use canopy_controller_access::{Tokens, UnixRoles};
 use canopy_controller_authority::Registrar;
-use canopy_controller_runtime::{Listen, Parts, run};
+use canopy_controller_runtime::{Listen, Listener, Parts, run};
 use canopy_store::{EmbeddedStore, EngineKind, Store};
 use clap::Parser;
 use hyper_util::rt::TokioIo;
@@ -89,11 +90,31 @@ impl Controller {
         Self::start_with(dir, None, None, Some(registrar)).await
     }
 
+    /// As [`Controller::start_web`], for every user, with these roles and the tokens in `dir`.
+    pub(crate) async fn start_for_all(dir: &Path, roles: UnixRoles) -> Self {
+        let tcp = Some(Listen::Tcp(([127, 0, 0, 1], 0).into()));
+        let tokens = Tokens::open(&dir.join("identity")).unwrap();
+        let socket = Listen::Unix(dir.join("rest.sock")).bind_for_all().await.unwrap();
+        Self::start_of(dir, socket, tcp, None, None, (roles, tokens)).await
+    }
+
     async fn start_with(
         dir: &Path,
         tcp: Option<Listen>,
         traces: Option<String>,
         registrar: Option<Arc<Registrar>>,
+    ) -> Self {
+        let socket = Listen::Unix(dir.join("rest.sock")).bind().await.unwrap();
+        Self::start_of(dir, socket, tcp, traces, registrar, Default::default()).await
+    }
+
+    async fn start_of(
+        dir: &Path,
+        socket: Listener,
+        tcp: Option<Listen>,
+        traces: Option<String>,
+        registrar: Option<Arc<Registrar>>,
+        (roles, tokens): (UnixRoles, Tokens),
     ) -> Self {
         let path = dir.join("store");
         let store: Arc<dyn Store> = Arc::new(
@@ -103,7 +124,7 @@ impl Controller {
                 .unwrap(),
         );
         let bind = async |name: &str| Listen::Unix(dir.join(name)).bind().await.unwrap();
-        let mut rest = vec![bind("rest.sock").await];
+        let mut rest = vec![socket];
         let mut web = None;
         if let Some(listen) = tcp {
             let listener = listen.bind().await.unwrap();
@@ -126,6 +147,8 @@ impl Controller {
             hmac: Default::default(),
             traces,
             registrar,
+            roles,
+            tokens: Arc::new(tokens),
             grpc,
             rest,
             shutdown,

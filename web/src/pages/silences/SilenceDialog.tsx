@@ -4,6 +4,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { api, ApiError, data } from "../../api/client";
+import { useReadOnly } from "../../api/session";
 import { sentence } from "../../lib/problem";
 import { endsAt, silenceCommand, silenceName, silenceSpec, TIMES, type Silenced } from "../../lib/silence";
 import { Command } from "../../ui/Command";
@@ -35,6 +36,7 @@ export function SilenceDialog({ of, onClose }: { of: Silenced; onClose: () => vo
     },
   });
   const why = unusable(note);
+  const readOnly = useReadOnly();
   const errors = useMemo(() => {
     const found = apply.error instanceof ApiError ? (apply.error.document?.errors ?? []) : [];
     return { missing: why ? { "spec.note": why } : {}, refused: Object.fromEntries(found.map(({ field, detail }) => [field, detail])) };
@@ -44,7 +46,7 @@ export function SilenceDialog({ of, onClose }: { of: Silenced; onClose: () => vo
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          if (!why) apply.mutate();
+          if (!why && !readOnly) apply.mutate();
         }}
       >
         {isProblem ? (
@@ -73,10 +75,10 @@ export function SilenceDialog({ of, onClose }: { of: Silenced; onClose: () => vo
           <Command line={silenceCommand(of, note.trim(), time)} />
         </p>
         <div className="tools">
-          <button type="submit" className="primary" disabled={Boolean(why) || apply.isPending} aria-describedby="silence-why">
+          <button type="submit" className="primary" disabled={Boolean(why || readOnly) || apply.isPending} aria-describedby="silence-why">
             {isProblem ? "Acknowledge" : "Silence it"}
           </button>
-          <span id="silence-why" className="faint">{why && "The note is not complete."}</span>
+          <span id="silence-why" className="faint">{readOnly || (why && "The note is not complete.")}</span>
           <button type="button" onClick={onClose}>
             Cancel
           </button>

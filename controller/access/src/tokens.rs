@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tokens of operators and their programs, as their digests, in a file next to the authority's key: restoring a backup of the store brings
+//! none back that was revoked.
+//!
+//! ```text
+//! token: made --used--> used --revoked, or its time has passed--> gone
+//!          \--rotated--> another secret; the one before works for ten minutes more
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use canopy_controller_core::principal::Principal;
+use canopy_controller_core::role::Role;
+use canopy_identity::FileError;
+use canopy_units::UnixTime;
+use serde::{Deserialize, Serialize};
+
+use crate::secret::{Digest, digest};
+use crate::{Identity, PREFIX, TokenSecret};
+
+const FILE: &str = "tokens.json";
+/// Tokens at once.
+pub const MAX_TOKENS: usize = 1000;
+/// Shortest and longest life of a token.
+pub const MIN_LIFE: Duration = Duration::from_secs(60);
+/// See [`MIN_LIFE`].
+pub const MAX_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How long the secret before a rotation still works, so that every user of it can be given the new one.
+const OVERLAP: Duration = Duration::from_secs(600);
+
+/// A token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Token {
+    /// Its name, unique in the domain.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// Who made it: its writes are by this principal, through the token.
+    pub maker: Principal,
+    /// When it was made.
+    pub created: UnixTime,
+    /// When it ends.
+    pub expires: UnixTime,
+    /// When it was used last; `None`: never.
+    pub used: Option<UnixTime>,
+}
+
+/// What a token is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRequest {
+    /// Its name.
+    pub name: String,
+    /// What it may do; at most what its maker may.
+    pub role: Role,
+    /// How long it works, [`MIN_LIFE`] to [`MAX_LIFE`].
+    pub life: Duration,
+}
+
+/// Why a token is not made, rotated or revoked.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// A field of the request is out of range.
+    #[error("{field}: {why}")]
+    Invalid {
+        /// The field.
+        field: &'static str,
+        /// Why, and what is possible.
+        why: String,
+    },
+    /// Tokens have no more than the rights of their makers.
+    #[error("a token of the role {wanted} is made by a principal with that role: yours is {own}")]
+    AboveMaker {
+        /// The role that was wanted.
+        wanted: Role,
+        /// The maker's.
+        own: Role,
+    },
+    /// The name is in use.
+    #[error("there is a token {0:?} already: revoke or rotate it, or use another name")]
+    Exists(String),
+    /// There is none, or it is another principal's.
+    #[error("there is no token {0:?}")]
+    NotFound(String),
+    /// Too many.
+    #[error("there are {MAX_TOKENS} tokens, which is the limit: revoke some")]
+    TooMany,
+    /// No randomness.
+    #[error("the operating system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+    /// The file.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    #[serde(with = "hex::serde")]
+    digest: Digest,
+    /// The secret before the last rotation, and until when it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<Before>,
+    token: Token,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Before {
+    #[serde(with = "hex::serde")]
+    digest: Digest,
+    until: UnixTime,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    tokens: Vec<Kept>,
+}
+
+#[derive(Default)]
+struct Book {
+    by_name: BTreeMap<String, Kept>,
+    /// Names by the digests that work.
+    names: BTreeMap<Digest, String>,
+    /// Uses that the file does not have.
+    is_used: bool,
+}
+
+/// All tokens of a controller. The default has none, and keeps them in memory only.
+#[derive(Default)]
+pub struct Tokens {
+    /// Where they are kept; `None`: in memory only.
+    directory: Option<PathBuf>,
+    book: Mutex<Book>,
+}
+
+impl Tokens {
+    /// Of this directory. A damaged file is an error: a controller that forgets tokens would surprise every program that uses one.
+    ///
+    /// # Errors
+    /// The file cannot be read, others can read it, or it is damaged.
+    pub fn open(directory: &Path) -> Result<Self, FileError> {
+        let path = directory.join(FILE);
+        let stored: Stored = match canopy_identity::read_secret(&path)? {
+            Some(text) => serde_json::from_str(&text).map_err(|error| {
+                FileError::new(
+                    &path,
+                    format!("is damaged: {error}; move it away, and every token has to be made again"),
+                )
+            })?,
+            None => Stored::default(),
+        };
+        let book = Book::of(stored.tokens);
+        Ok(Self { directory: Some(directory.to_owned()), book: Mutex::new(book) })
+    }
+
+    /// Whether this token could be made now.
+    ///
+    /// # Errors
+    /// Those of [`Tokens::make`], but of the disk.
+    pub fn check(&self, request: &TokenRequest, by: &Identity, now: UnixTime) -> Result<(), TokenError> {
+        self.book().check(request, by, now)
+    }
+
+    /// Makes a token; the answer alone has its secret. Blocks for the disk.
+    ///
+    /// # Errors
+    /// See [`TokenError`]; nothing is made then.
+    pub fn make(
+        &self,
+        request: TokenRequest,
+        by: &Identity,
+        now: UnixTime,
+    ) -> Result<(TokenSecret, Token), TokenError> {
+        let mut book = self.book();
+        book.check(&request, by, now)?;
+        let TokenRequest { name, role, life } = request;
+        let secret = TokenSecret::draw().map_err(TokenError::Random)?;
+        let token = Token { name, role, maker: by.principal.clone(), created: now, expires: now + life, used: None };
+        self.put(&mut book, Kept { digest: secret.digest(), before: None, token: token.clone() })?;
+        Ok((secret, token))
+    }
+
+    /// The token of this name, if the caller may rotate and revoke it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn own(&self, name: &str, by: &Identity, now: UnixTime) -> Result<Token, TokenError> {
+        self.book().of_principal(name, by, now).map(|kept| kept.token.clone())
+    }
+
+    /// Gives a token another secret and its whole life again. The secret before works for ten minutes more. Blocks for the disk.
+    ///
+    /// # Errors
+    /// See [`TokenError`]; nothing changes then.
+    pub fn rotate(&self, name: &str, by: &Identity, now: UnixTime) -> Result<(TokenSecret, Token), TokenError> {
+        let mut book = self.book();
+        let kept = book.of_principal(name, by, now)?.clone();
+        by.check_above(kept.token.role)?;
+        let secret = TokenSecret::draw().map_err(TokenError::Random)?;
+        let life = Duration::from_nanos(kept.token.expires.nanos().saturating_sub(kept.token.created.nanos()));
+        let until = kept.token.expires.min(now + OVERLAP);
+        let token = Token { created: now, expires: now + life, ..kept.token };
+        let before = Some(Before { digest: kept.digest, until });
+        self.put(&mut book, Kept { digest: secret.digest(), before, token: token.clone() })?;
+        Ok((secret, token))
+    }
+
+    /// Ends a token at once, on the disk too. Blocks for the disk.
+    ///
+    /// # Errors
+    /// There is none of this name that the caller may end. After [`TokenError::File`] it does not work any more until the controller starts
+    /// again.
+    pub fn revoke(&self, name: &str, by: &Identity, now: UnixTime) -> Result<Token, TokenError> {
+        let mut book = self.book();
+        let token = book.of_principal(name, by, now)?.token.clone();
+        book.remove(name);
+        self.write(&book)?;
+        Ok(token)
+    }
+
+    /// The tokens that the caller may see, by name: its own, an administrator's are all.
+    pub fn list(&self, by: &Identity, now: UnixTime) -> Vec<Token> {
+        let book = self.book();
+        let seen = book.by_name.values().map(|kept| &kept.token);
+        seen.filter(|token| token.expires > now && by.has_power_over(token)).cloned().collect()
+    }
+
+    /// Who sends this token, and what it may do; `None` if it does not work.
+    pub fn identity(&self, text: &str, now: UnixTime) -> Option<Identity> {
+        text.starts_with(PREFIX).then_some(())?;
+        let mut book = self.book();
+        let sent = digest(text);
+        let name = book.names.get(&sent)?.clone();
+        let kept = book.by_name.get_mut(&name)?;
+        let is_in_time = match &kept.before {
+            Some(before) if before.digest == sent => before.until > now,
+            _ => kept.token.expires > now,
+        };
+        if !is_in_time {
+            return None;
+        }
+        kept.token.used = Some(now);
+        let principal = kept.token.maker.clone().with_token(&kept.token.name);
+        let identity = Identity { principal, role: Some(kept.token.role) };
+        book.is_used = true;
+        Some(identity)
+    }
+
+    /// Writes when tokens were used last, if one was. What is not written is lost with the controller. Blocks for the disk.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_uses(&self) -> Result<(), FileError> {
+        let mut book = self.book();
+        if std::mem::take(&mut book.is_used) { self.write(&book) } else { Ok(()) }
+    }
+
+    fn put(&self, book: &mut Book, kept: Kept) -> Result<(), TokenError> {
+        let name = kept.token.name.clone();
+        let old = book.remove(&name);
+        book.insert(kept);
+        if let Err(error) = self.write(book) {
+            book.remove(&name);
+            old.into_iter().for_each(|old| book.insert(old));
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    fn write(&self, book: &Book) -> Result<(), FileError> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        canopy_identity::private_directory(directory)?;
+        let stored = Stored { tokens: book.by_name.values().cloned().collect() };
+        canopy_identity::replace(&directory.join(FILE), &serde_json::to_vec_pretty(&stored).unwrap_or_default())
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TokenRequest {
+    fn check(&self) -> Result<(), TokenError> {
+        let invalid = |field, why| Err(TokenError::Invalid { field, why });
+        if let Err(error) = canopy_model::ids::check_name("name", &self.name) {
+            return invalid("name", error.detail);
+        }
+        if !(MIN_LIFE..=MAX_LIFE).contains(&self.life) {
+            let why = format!("{} s: use {} to {}", self.life.as_secs(), MIN_LIFE.as_secs(), MAX_LIFE.as_secs());
+            return invalid("forSeconds", why);
+        }
+        Ok(())
+    }
+}
+
+impl Identity {
+    /// Whether the role is at most the caller's.
+    ///
+    /// # Errors
+    /// It is more.
+    pub fn check_above(&self, wanted: Role) -> Result<(), TokenError> {
+        match self.role {
+            Some(own) if own >= wanted => Ok(()),
+            own => Err(TokenError::AboveMaker { wanted, own: own.unwrap_or(Role::Metrics) }),
+        }
+    }
+
+    /// Whether the token is this principal's own, or one that an administrator has power over.
+    fn has_power_over(&self, token: &Token) -> bool {
+        self.role == Some(Role::Admin) || self.principal.is_same(&token.maker)
+    }
+}
+
+impl Book {
+    fn of(tokens: Vec<Kept>) -> Self {
+        let mut book = Self::default();
+        tokens.into_iter().for_each(|kept| book.insert(kept));
+        book
+    }
+
+    fn insert(&mut self, kept: Kept) {
+        let name = kept.token.name.clone();
+        self.names.insert(kept.digest, name.clone());
+        if let Some(before) = &kept.before {
+            self.names.insert(before.digest, name.clone());
+        }
+        self.by_name.insert(name, kept);
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Kept> {
+        let kept = self.by_name.remove(name)?;
+        self.names.retain(|_, of| of != name);
+        Some(kept)
+    }
+
+    fn check(&mut self, request: &TokenRequest, by: &Identity, now: UnixTime) -> Result<(), TokenError> {
+        request.check()?;
+        by.check_above(request.role)?;
+        self.forget_ended(now);
+        if self.by_name.contains_key(&request.name) {
+            return Err(TokenError::Exists(request.name.clone()));
+        }
+        if self.by_name.len() >= MAX_TOKENS {
+            return Err(TokenError::TooMany);
+        }
+        Ok(())
+    }
+
+    fn forget_ended(&mut self, now: UnixTime) {
+        let ended = self.by_name.values().filter(|kept| kept.token.expires <= now);
+        let names: Vec<String> = ended.map(|kept| kept.token.name.clone()).collect();
+        names.iter().for_each(|name| _ = self.remove(name));
+    }
+
+    /// The token of this name, if the caller has power over it; another principal's is as good as none.
+    fn of_principal(&self, name: &str, by: &Identity, now: UnixTime) -> Result<&Kept, TokenError> {
+        let kept = self.by_name.get(name).filter(|kept| kept.token.expires > now && by.has_power_over(&kept.token));
+        kept.ok_or_else(|| TokenError::NotFound(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn at(seconds: u64) -> UnixTime {
+        UnixTime::from_nanos((1_000_000 + seconds) * 1_000_000_000)
+    }
+
+    fn alice(role: Role) -> Identity {
+        Identity { principal: Principal::operator("alice", Some(1000)), role: Some(role) }
+    }
+
+    fn bob(role: Role) -> Identity {
+        Identity { principal: Principal::operator("bob", Some(1001)), role: Some(role) }
+    }
+
+    fn wanted(name: &str, role: Role) -> TokenRequest {
+        TokenRequest { name: name.to_owned(), role, life: DAY }
+    }
+
+    /// Catches a token that outlives its time, its revocation or a restart that should not matter, and a secret on the disk.
+    #[test]
+    fn a_token_works_until_it_ends_or_is_revoked_also_over_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = Tokens::open(directory.path()).unwrap();
+        let (secret, made) = tokens.make(wanted("ci", Role::Viewer), &alice(Role::Operator), at(0)).unwrap();
+        assert_eq!((made.expires, made.used), (at(0) + DAY, None));
+        let text = std::fs::read_to_string(directory.path().join(FILE)).unwrap();
+        assert!(!text.contains(secret.reveal()) && !text.contains(&secret.reveal()[PREFIX.len()..]));
+        let tokens = Tokens::open(directory.path()).unwrap();
+        let identity = tokens.identity(secret.reveal(), at(86_399)).unwrap();
+        tokens.write_uses().unwrap();
+        let tokens = Tokens::open(directory.path()).unwrap();
+        assert_eq!((identity.role, identity.principal.to_string().as_str()), (Some(Role::Viewer), "alice (token ci)"));
+        assert_eq!(tokens.list(&alice(Role::Operator), at(86_399))[0].used, Some(at(86_399)));
+        assert_eq!(tokens.identity(secret.reveal(), at(86_400)), None);
+        for wrong in ["", "canopy_pat_", &secret.reveal()[1..], &format!("{}x", secret.reveal())] {
+            assert_eq!(tokens.identity(wrong, at(1)), None, "{wrong:?}");
+        }
+        tokens.revoke("ci", &alice(Role::Viewer), at(2)).unwrap();
+        assert_eq!(tokens.identity(secret.reveal(), at(2)), None);
+        assert_eq!(Tokens::open(directory.path()).unwrap().identity(secret.reveal(), at(2)), None);
+    }
+
+    /// Catches a token with more rights than its maker, and one that a stranger sees, rotates or revokes.
+    #[test]
+    fn a_token_has_no_more_rights_than_its_maker_and_belongs_to_one_user() {
+        let tokens = Tokens::default();
+        let refused = tokens.make(wanted("ci", Role::Admin), &alice(Role::Operator), at(0)).unwrap_err();
+        assert!(matches!(refused, TokenError::AboveMaker { .. }), "{refused}");
+        let none = Identity { role: None, ..alice(Role::Viewer) };
+        assert!(matches!(tokens.make(wanted("ci", Role::Metrics), &none, at(0)), Err(TokenError::AboveMaker { .. })));
+        let (secret, _) = tokens.make(wanted("ci", Role::Operator), &alice(Role::Operator), at(0)).unwrap();
+        let exists = tokens.make(wanted("ci", Role::Viewer), &bob(Role::Viewer), at(0)).unwrap_err();
+        assert!(matches!(exists, TokenError::Exists(_)));
+        assert_eq!(tokens.list(&bob(Role::Operator), at(0)), []);
+        assert_eq!(tokens.list(&bob(Role::Admin), at(0)).len(), 1);
+        for by in [bob(Role::Operator), bob(Role::Viewer)] {
+            assert!(matches!(tokens.revoke("ci", &by, at(0)), Err(TokenError::NotFound(_))));
+            assert!(matches!(tokens.rotate("ci", &by, at(0)), Err(TokenError::NotFound(_))));
+        }
+        // Who has lost the role cannot have the token live on.
+        assert!(matches!(tokens.rotate("ci", &alice(Role::Viewer), at(0)), Err(TokenError::AboveMaker { .. })));
+        assert!(tokens.identity(secret.reveal(), at(0)).is_some());
+        tokens.revoke("ci", &bob(Role::Admin), at(0)).unwrap();
+        assert_eq!(tokens.identity(secret.reveal(), at(0)), None);
+    }
+
+    /// Catches an old secret that works for ever, one that stops at once, and a life that shrinks with each rotation.
+    #[test]
+    fn after_a_rotation_both_secrets_work_for_ten_minutes_and_the_new_one_for_its_whole_life() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = Tokens::open(directory.path()).unwrap();
+        let by = alice(Role::Viewer);
+        let (old, _) = tokens.make(wanted("ci", Role::Viewer), &by, at(0)).unwrap();
+        let (new, rotated) = tokens.rotate("ci", &by, at(1000)).unwrap();
+        assert_eq!(rotated.expires, at(1000) + DAY);
+        let tokens = Tokens::open(directory.path()).unwrap();
+        let works = |secret: &TokenSecret, seconds| tokens.identity(secret.reveal(), at(seconds)).is_some();
+        assert!(works(&old, 1599) && !works(&old, 1600));
+        assert!(works(&new, 1000) && works(&new, 87_399) && !works(&new, 87_400));
+        // Near its end, the old one ends as it would have.
+        let (last, _) = tokens.rotate("ci", &by, at(87_399)).unwrap();
+        assert!(works(&last, 87_400) && !works(&new, 87_400));
+        assert!(!works(&old, 1001), "two rotations ago");
+    }
+
+    #[test]
+    fn requests_out_of_range_name_their_field() {
+        let tokens = Tokens::default();
+        let by = alice(Role::Admin);
+        let field = |request| match tokens.make(request, &by, at(0)).unwrap_err() {
+            TokenError::Invalid { field, .. } => field,
+            other => panic!("{other}"),
+        };
+        for name in ["", "A", "a b", &"a".repeat(64)] {
+            assert_eq!(field(wanted(name, Role::Viewer)), "name");
+        }
+        for life in [Duration::ZERO, MIN_LIFE - Duration::from_nanos(1), MAX_LIFE + Duration::from_nanos(1)] {
+            assert_eq!(field(TokenRequest { life, ..wanted("a", Role::Viewer) }), "forSeconds");
+        }
+        tokens.make(TokenRequest { life: MAX_LIFE, ..wanted("a", Role::Viewer) }, &by, at(0)).unwrap();
+    }
+
+    /// Catches memory that grows with requests, and ended tokens that keep others out.
+    #[test]
+    fn tokens_are_bounded_and_those_that_ended_make_room() {
+        let tokens = Tokens::default();
+        let by = alice(Role::Admin);
+        for number in 0..MAX_TOKENS {
+            tokens.make(wanted(&format!("t{number}"), Role::Viewer), &by, at(0)).unwrap();
+        }
+        assert!(matches!(tokens.make(wanted("more", Role::Viewer), &by, at(0)), Err(TokenError::TooMany)));
+        tokens.make(wanted("more", Role::Viewer), &by, at(86_400)).unwrap();
+        assert_eq!(tokens.list(&by, at(86_400)).len(), 1);
+    }
+
+    /// Catches a damaged or readable file that is taken for none, and a write that fails and is answered as made.
+    #[test]
+    fn a_file_that_cannot_be_trusted_is_an_error() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        let tokens = Tokens::open(directory.path()).unwrap();
+        let (secret, _) = tokens.make(wanted("ci", Role::Viewer), &alice(Role::Viewer), at(0)).unwrap();
+        let good = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &good[..good.len() / 2]).unwrap();
+        assert!(Tokens::open(directory.path()).err().unwrap().to_string().contains("tokens.json: is damaged"));
+        std::fs::write(&path, &good).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(Tokens::open(directory.path()).err().unwrap().to_string().contains("mode 0644"));
+        let tokens = Tokens { directory: Some("/proc/nothing".into()), book: Mutex::default() };
+        assert!(matches!(
+            tokens.make(wanted("ci", Role::Viewer), &alice(Role::Viewer), at(0)),
+            Err(TokenError::File(_))
+        ));
+        assert_eq!(tokens.list(&alice(Role::Admin), at(0)), [], "{secret:?}");
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tokens of operators and their programs, and who a caller is.
+
+use canopy_controller_core::role::Role;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::metadata::Principal;
+use crate::sign_in::Credential;
+
+/// A token to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct TokenInput {
+    /// Its name, unique in the domain.
+    pub name: String,
+    /// `metrics`, `viewer`, `operator` or `admin`; at most the caller's.
+    #[schema(value_type = String)]
+    pub role: Role,
+    /// How long it works, 60 to 7776000 seconds (90 days); 30 days when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_seconds: Option<u32>,
+}
+
+/// A token with its secret, as only the answer to its making and rotation has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NewToken {
+    /// `canopy_pat_` and 43 characters, to be sent as `Authorization: Bearer`. It is not shown again.
+    #[schema(value_type = String)]
+    pub token: Credential,
+    /// Its name.
+    pub name: String,
+    /// What it may do.
+    #[schema(value_type = String)]
+    pub role: Role,
+    /// When it ends, nanoseconds since 1970.
+    pub expires_unix_ns: u64,
+}
+
+/// A token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenItem {
+    /// Its name.
+    pub name: String,
+    /// What it may do.
+    #[schema(value_type = String)]
+    pub role: Role,
+    /// Who made it; its writes are by this principal, through the token.
+    pub maker: Principal,
+    /// When it was made or rotated last, nanoseconds since 1970.
+    pub created_unix_ns: u64,
+    /// When it ends, nanoseconds since 1970.
+    pub expires_unix_ns: u64,
+    /// When it was used last, nanoseconds since 1970; `null`: never. After a restart of the controller it may be a minute older.
+    pub used_unix_ns: Option<u64>,
+}
+
+/// Who sends a request, as the controller sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CallerItem {
+    /// Whose writes the caller's are.
+    pub principal: Principal,
+    /// What the caller may do.
+    #[schema(value_type = Option<String>)]
+    pub role: Option<Role>,
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is at the other end of a connection, as an extension of its requests.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::FromRequestParts;
+use axum::http::Extensions;
+use axum::http::request::Parts;
+use canopy_controller_access::Identity;
+use tokio::sync::OnceCell;
+use tower_http::add_extension::AddExtension;
+
+/// The caller of a connection, or of one request that has a credential of its own.
+#[derive(Clone)]
+pub struct Caller {
+    identity: Arc<OnceCell<Identity>>,
+    ask: Arc<dyn Fn() -> Identity + Send + Sync>,
+}
+
+impl Caller {
+    /// `ask` may block; it is called at the first request of the connection that needs a role.
+    pub fn new(ask: impl Fn() -> Identity + Send + Sync + 'static) -> Self {
+        Self { identity: Arc::default(), ask: Arc::new(ask) }
+    }
+
+    /// A caller that is known already.
+    pub fn known(identity: Identity) -> Self {
+        let identity = Arc::new(OnceCell::new_with(Some(identity)));
+        Self { identity, ask: Arc::new(Identity::unknown) }
+    }
+
+    /// The identity of a request with these extensions; without a caller it may do nothing.
+    pub(crate) async fn of(extensions: &Extensions) -> Identity {
+        match extensions.get::<Self>() {
+            Some(caller) => caller.identity().await,
+            None => Identity::unknown(),
+        }
+    }
+
+    /// `router` for the requests of this caller.
+    pub fn serve(self, router: Router) -> AddExtension<Router, Self> {
+        AddExtension::new(router, self)
+    }
+
+    async fn identity(&self) -> Identity {
+        let ask = self.ask.clone();
+        let asked = async { tokio::task::spawn_blocking(move || ask()).await.unwrap_or_else(|_| Identity::unknown()) };
+        self.identity.get_or_init(|| asked).await.clone()
+    }
+}
+
+/// The identity of a request, for handlers.
+pub(crate) struct Sender(pub(crate) Identity);
+
+impl<S: Send + Sync> FromRequestParts<S> for Sender {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self(Caller::of(&parts.extensions).await))
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/tokens`: what programs and other machines send instead of being a user of this one. `/api/v1/caller`: who a caller is.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use canopy_controller_access::{Identity, MAX_LIFE, MIN_LIFE, Token, TokenError, TokenRequest, TokenSecret, Tokens};
+use canopy_controller_actor::{Controller, Target};
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::sign_in::Credential;
+use canopy_controller_api::token::{CallerItem, NewToken, TokenInput, TokenItem};
+use canopy_controller_api::{Kind, List};
+use canopy_controller_core::audit::{Action, IntentKind};
+use canopy_model::FieldError;
+use canopy_units::UnixTime;
+
+use crate::caller::Sender;
+use crate::conditions::Conditions;
+use crate::error::ApiError;
+use crate::extract::{ApiJson, ApiPath};
+use crate::request;
+use crate::sessions::refuse_browsers;
+
+/// Seconds that a token can work.
+pub(crate) const LIVES: RangeInclusive<u64> = MIN_LIFE.as_secs()..=MAX_LIFE.as_secs();
+const DEFAULT: u64 = 30 * 24 * 3600;
+/// A page must not be able to leave itself a way in, nor a token to outlive its revocation by one that it has made.
+const FOR_USERS: &str = "tokens are made, rotated and revoked by users themselves, not from a browser nor with a token: use `canopyctl token` without CANOPY_TOKEN_FILE";
+
+/// Who sends this request, as the controller sees it, and with which role.
+#[utoipa::path(get, path = "/api/v1/caller", tag = "tokens", operation_id = "getCaller",
+    responses((status = 200, body = CallerItem, description = "the caller")))]
+pub(crate) async fn caller(Sender(Identity { principal, role }): Sender) -> Json<CallerItem> {
+    Json(CallerItem { principal: principal.into(), role })
+}
+
+/// Your tokens by name, without their secrets; an administrator's list has those of all.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", operation_id = "listTokens",
+    responses((status = 200, body = List<TokenItem>, description = "the tokens")))]
+pub(crate) async fn list(Extension(tokens): Extension<Arc<Tokens>>, Sender(by): Sender) -> Response {
+    let items = tokens.list(&by, UnixTime::now()).into_iter().map(item).collect();
+    ([(CACHE_CONTROL, "no-store")], Json(List::new(Kind::TokenList, items))).into_response()
+}
+
+/// Makes a token with at most your role. The answer alone has its secret.
+#[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", operation_id = "createToken", request_body = TokenInput,
+    responses((status = 201, body = NewToken, description = "made"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "more than your role, or sent by a browser or with a bearer"), (status = 409, body = Problem, description = "the name is in use"), (status = 422, body = Problem, description = "not valid"), (status = 429, body = Problem, description = "too many tokens")))]
+pub(crate) async fn create(
+    State(controller): State<Controller>,
+    Extension(tokens): Extension<Arc<Tokens>>,
+    Sender(by): Sender,
+    headers: HeaderMap,
+    conditions: Conditions,
+    ApiJson(TokenInput { name, role, for_seconds }): ApiJson<TokenInput>,
+) -> Result<Response, ApiError> {
+    conditions.unconditional()?;
+    for_users(&headers, &by)?;
+    let life = Duration::from_secs(for_seconds.map_or(DEFAULT, u64::from));
+    let request = TokenRequest { name, role, life };
+    tokens.check(&request, &by, UnixTime::now()).map_err(refused)?;
+    audited(&controller, &request.name, Action::Create, &by).await?;
+    let made = on_disk(move || tokens.make(request, &by, UnixTime::now())).await?;
+    Ok(shown(StatusCode::CREATED, made))
+}
+
+/// Gives a token another secret, and its whole life again. The answer alone has it; the secret before works for ten minutes more.
+#[utoipa::path(post, path = "/api/v1/tokens/{token}/rotate", tag = "tokens", operation_id = "rotateToken", params(("token" = String, Path, description = "its name")),
+    responses((status = 200, body = NewToken, description = "rotated"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "more than your role, or sent by a browser or with a bearer"), (status = 404, body = Problem, description = "you have no such token")))]
+pub(crate) async fn rotate(
+    State(controller): State<Controller>,
+    Extension(tokens): Extension<Arc<Tokens>>,
+    Sender(by): Sender,
+    headers: HeaderMap,
+    conditions: Conditions,
+    ApiPath(name): ApiPath<String>,
+) -> Result<Response, ApiError> {
+    conditions.unconditional()?;
+    for_users(&headers, &by)?;
+    let token = tokens.own(&name, &by, UnixTime::now()).map_err(refused)?;
+    by.check_above(token.role).map_err(refused)?;
+    audited(&controller, &name, Action::Rotate, &by).await?;
+    let made = on_disk(move || tokens.rotate(&name, &by, UnixTime::now())).await?;
+    Ok(shown(StatusCode::OK, made))
+}
+
+/// Ends a token at once: yours, or any as an administrator. Streams that it has open last to their own end, an hour at most.
+#[utoipa::path(delete, path = "/api/v1/tokens/{token}", tag = "tokens", operation_id = "revokeToken", params(("token" = String, Path, description = "its name")),
+    responses((status = 204, description = "it does not work any more"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "sent by a browser or with a bearer"), (status = 404, body = Problem, description = "you have no such token")))]
+pub(crate) async fn revoke(
+    State(controller): State<Controller>,
+    Extension(tokens): Extension<Arc<Tokens>>,
+    Sender(by): Sender,
+    headers: HeaderMap,
+    conditions: Conditions,
+    ApiPath(name): ApiPath<String>,
+) -> Result<StatusCode, ApiError> {
+    conditions.unconditional()?;
+    for_users(&headers, &by)?;
+    tokens.own(&name, &by, UnixTime::now()).map_err(refused)?;
+    if let Err(error) = audited(&controller, &name, Action::Revoke, &by).await {
+        // A token that has leaked is revoked also while the disk is full.
+        tracing::error!(token = name, by = %by.principal, ?error, "the audit does not have this revocation, which is carried out");
+    }
+    on_disk(move || tokens.revoke(&name, &by, UnixTime::now())).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn for_users(headers: &HeaderMap, by: &Identity) -> Result<(), ApiError> {
+    if by.principal.token.is_some() {
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "NotForBrowsers", FOR_USERS));
+    }
+    refuse_browsers(headers, by, FOR_USERS)
+}
+
+async fn audited(controller: &Controller, name: &str, action: Action, by: &Identity) -> Result<(), ApiError> {
+    let target = Target { kind: IntentKind::Identity, name: format!("token/{name}") };
+    Ok(controller.audited(target, action, by.principal.clone(), request::current()).await?)
+}
+
+async fn on_disk<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, TokenError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let failed =
+        |error: tokio::task::JoinError| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal", error.to_string());
+    tokio::task::spawn_blocking(act).await.map_err(failed)?.map_err(refused)
+}
+
+fn shown(status: StatusCode, (secret, token): (TokenSecret, Token)) -> Response {
+    let shown = NewToken {
+        token: Credential(secret.reveal().to_owned()),
+        name: token.name,
+        role: token.role,
+        expires_unix_ns: token.expires.nanos(),
+    };
+    (status, [(CACHE_CONTROL, "no-store")], Json(shown)).into_response()
+}
+
+fn item(token: Token) -> TokenItem {
+    let Token { name, role, maker, created, expires, used } = token;
+    TokenItem {
+        name,
+        role,
+        maker: maker.into(),
+        created_unix_ns: created.nanos(),
+        expires_unix_ns: expires.nanos(),
+        used_unix_ns: used.map(UnixTime::nanos),
+    }
+}
+
+fn refused(error: TokenError) -> ApiError {
+    let detail = error.to_string();
+    match error {
+        TokenError::Invalid { field, why } => ApiError::invalid(FieldError::new(field, why)),
+        TokenError::AboveMaker { .. } => ApiError::new(StatusCode::FORBIDDEN, "RoleNeeded", detail),
+        TokenError::Exists(_) => ApiError::new(StatusCode::CONFLICT, "AlreadyExists", detail),
+        TokenError::NotFound(name) => ApiError::not_found("token", name),
+        TokenError::TooMany => ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyTokens", detail),
+        TokenError::Random(_) | TokenError::File(_) => {
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal", detail)
+        }
+    }
+}
