@@ -2,6 +2,7 @@
 //! What Canopy reads of an X.509 certificate (RFC 5280; X.509-SVID, section 2).
 
 use std::fmt;
+use std::str::FromStr;
 
 use canopy_units::UnixTime;
 use rustls::pki_types::CertificateDer;
@@ -55,6 +56,21 @@ impl fmt::Display for AuthorityHash {
         f.write_str(&hex::encode(self.0))
     }
 }
+
+impl FromStr for AuthorityHash {
+    type Err = NotAnAuthority;
+
+    fn from_str(text: &str) -> Result<Self, NotAnAuthority> {
+        let mut octets = [0; 32];
+        hex::decode_to_slice(text, &mut octets).map_err(|_| NotAnAuthority(text.to_owned()))?;
+        Ok(Self(octets))
+    }
+}
+
+/// A text is not the hash of an authority.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an authority: use its 64 hexadecimal digits, as `canopyctl token create` prints them")]
+pub struct NotAnAuthority(pub String);
 
 impl KeyHash {
     /// Of a SubjectPublicKeyInfo in DER.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS 1.3 (RFC 8446) between programs that know each other by [`Subject`], with HTTP/2 on top.
+//! TLS 1.3 (RFC 8446) between programs that know each other by [`Subject`], with HTTP/2 on top between controller and agents, and HTTP/1.1
+//! between it and operators.
 //!
 //! Sessions are not resumed: each connection verifies the certificates that are valid and not revoked now.
 
@@ -27,8 +28,10 @@ use crate::credentials::Credentials;
 use crate::request::PrivateKey;
 use crate::subject::{Subject, TrustDomain};
 
-/// The only protocol above TLS.
+/// The protocol of agents above TLS.
 const HTTP2: &[u8] = b"h2";
+/// That of operators.
+const HTTP1: &[u8] = b"http/1.1";
 
 /// What a client recognizes the controller by.
 #[derive(Clone, Debug)]
@@ -109,6 +112,23 @@ pub fn server(
     config.send_tls13_tickets = 0;
     config.alpn_protocols = vec![HTTP2.to_vec()];
     Ok(config)
+}
+
+/// A client of operators: it accepts the controller whose authority this is, and shows no certificate.
+///
+/// # Errors
+/// The configuration cannot be made.
+pub fn operator(authority: AuthorityHash) -> Result<ClientConfig, Error> {
+    let mut config = client(Trust::Token(authority), None)?;
+    config.alpn_protocols = vec![HTTP1.to_vec()];
+    Ok(config)
+}
+
+/// The controller's server for operators, from that for agents. Clients authenticate themselves per request.
+pub fn for_operators(agents: &ServerConfig) -> ServerConfig {
+    let mut config = agents.clone();
+    config.alpn_protocols = vec![HTTP1.to_vec()];
+    config
 }
 
 /// Connects to `host`, a name or an address.

@@ -382,6 +382,28 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
   },
 
   /** Catches a code that works twice or stays where others read it, a page that is shown without a session, and one that is lost by it. */
+  // Catches a page that does not work through the proxy of canopyctl: its scripts, its stream of changes, and its writes.
+  async proxied(page) {
+    const address = await outside("proxy");
+    const own = new URL(address).origin;
+    check(own !== url, `${address} is the controller's own`);
+    const tab = await page.context().newPage();
+    tab.setDefaultTimeout(DEADLINE);
+    tab.on("pageerror", (error) => reported.push(error.message));
+    await signIn(tab, address);
+    await live(tab).getByText("live", { exact: true }).waitFor();
+    await outside("disconnect n2");
+    await tab.getByRole("article", { name: "critical: node n2 has no connection to its agent" }).waitFor();
+    const written = await tab.evaluate(async () => {
+      const body = JSON.stringify({ apiVersion: "canopy/v1", kind: "Group", metadata: { name: "by-proxy" }, spec: {} });
+      const headers = { "content-type": "application/json", Authorization: `Bearer ${sessionStorage.getItem("bearer") ?? ""}` };
+      return (await fetch("/api/v1/groups/by-proxy", { method: "PUT", headers, body })).status;
+    });
+    check(written === 201, `a write was answered ${written}`);
+    check((await tab.evaluate(() => fetch("/metrics").then((answer) => answer.status))) === 401, "the proxy lends the rights of its user");
+    await tab.goto(`${own}/groups`);
+    await tab.getByRole("link", { name: "by-proxy" }).waitFor();
+  },
   async signIn(page) {
     const api: string[] = [];
     page.on("request", (request) => {

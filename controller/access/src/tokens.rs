@@ -251,6 +251,11 @@ impl Tokens {
         Some(identity)
     }
 
+    /// Whether there is a token of this name.
+    pub fn has(&self, name: &str, now: UnixTime) -> bool {
+        self.book().by_name.get(name).is_some_and(|kept| kept.token.expires > now)
+    }
+
     /// Writes when tokens were used last, if one was. What is not written is lost with the controller. Blocks for the disk.
     ///
     /// # Errors

@@ -36,6 +36,9 @@ pub struct NewToken {
     pub role: Role,
     /// When it ends, nanoseconds since 1970.
     pub expires_unix_ns: u64,
+    /// SHA-256 of the public key of the controller's authority, hexadecimal, by which clients over TLS recognize it; `null` where no address
+    /// is served over TLS.
+    pub authority: Option<String>,
 }
 
 /// A token, without its secret.

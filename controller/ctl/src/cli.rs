@@ -27,7 +27,7 @@ pub use token::{TokenAction, TokenArgs};
 3 not found; 4 conflict (exists already, or changed meanwhile); 5 timed out."
 )]
 pub struct Cli {
-    /// Address of the controller: http://host:port or unix:/path [env: CANOPY_SERVER] [default: http://127.0.0.1:8640].
+    /// Address of the controller: unix:/path, http://host:port of this machine, or https://host:port [env: CANOPY_SERVER] [default: http://127.0.0.1:8640].
     #[arg(long, global = true)]
     pub server: Option<String>,
     /// Named server, instead of --server: see `context` [env: CANOPY_CONTEXT]. A flag is before a variable, and that before `context use`.
@@ -36,6 +36,9 @@ pub struct Cli {
     /// File with a token to send, which only you can read; without one you are the user that runs this command: see `token` [env: CANOPY_TOKEN_FILE].
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Hash of the controller's authority, by which an https server is recognized, as `token create` prints it [env: CANOPY_AUTHORITY].
+    #[arg(long, global = true, value_name = "HASH")]
+    pub authority: Option<String>,
     /// Make changes a part of this pending commit: see `commit`.
     #[arg(long, global = true, env = "CANOPY_COMMIT", value_name = "ID")]
     pub commit: Option<String>,
@@ -115,6 +118,7 @@ pub enum Command {
     /// Open the web UI in a browser, signed in as you.
     ///
     /// The controller makes a code that works once, within a minute; the browser exchanges it for a session of at most 12 h, which ends with the controller.
+    /// Where a browser cannot use the controller's address, a Unix socket or https, this command serves the UI at 127.0.0.1 and forwards to it until it is interrupted.
     /// The same session works at /docs, where every operation of the REST API is described and can be tried out.
     Ui(UiArgs),
     /// Named servers, in canopy/contexts.yaml below the user's configuration directory.
@@ -159,9 +163,12 @@ pub enum ContextAction {
     Set {
         /// Its name.
         name: String,
-        /// Its address: http://host:port or unix:/path.
+        /// Its address: unix:/path, http://host:port or https://host:port.
         #[arg(value_name = "SERVER")]
         address: String,
+        /// Hash of its authority, where the address is https.
+        #[arg(long = "with-authority", value_name = "HASH")]
+        authority: Option<String>,
         /// File with the token to send to it.
         #[arg(long = "with-token", value_name = "FILE")]
         token: Option<PathBuf>,
@@ -222,6 +229,9 @@ pub struct UiArgs {
     /// Print the address, to be opened on this machine, instead of opening it. It contains the code.
     #[arg(long)]
     pub print: bool,
+    /// Port of 127.0.0.1 to serve at, where a browser cannot use the controller's address; 0 selects a free one.
+    #[arg(long, default_value_t = 0)]
+    pub port: u16,
 }
 
 /// Arguments of `chart`.

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plain HTTP/1.1 over TCP or a Unix socket; one connection per request.
+//! HTTP/1.1 over a Unix socket, TLS, or TCP to this machine; one connection per request.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_controller_api::GroupResource;
 use canopy_controller_api::check::DryRun;
 use canopy_controller_api::sign_in::Credential;
+use canopy_identity::{AuthorityHash, ClientConfig};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -26,14 +28,19 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of an answer, bytes.
 const MAX_ANSWER: usize = 256 << 20;
 
+/// Port of the REST API over TLS, unless the address has one.
+const TLS_PORT: u16 = 8642;
+
 /// Address of the controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Target {
     Tcp { authority: String },
     Unix { path: String },
+    Tls { host: String, port: u16, config: Arc<ClientConfig> },
 }
 
 /// Sends requests to one controller.
+#[derive(Clone)]
 pub struct Client {
     target: Target,
     /// The confirmed commit that changes are a part of.
@@ -51,13 +58,14 @@ pub struct Answer {
 }
 
 impl Client {
-    /// `server` is `http://host:port` or `unix:/path/of/socket`.
+    /// `server` is `http://host:port`, `unix:/path/of/socket`, or `https://host:port` of the controller with this authority.
     ///
     /// # Errors
-    /// A usage failure when it is neither.
-    pub fn new(server: &str) -> Result<Self, Failure> {
+    /// A usage failure when it is neither, or the authority is missing.
+    pub fn new(server: &str, authority: Option<AuthorityHash>) -> Result<Self, Failure> {
         let usage = |why: &str| {
-            Failure::new(Exit::Usage, format!("--server {server:?} {why}: use http://host:port or unix:/path"))
+            let forms = "use unix:/path, http://host:port or https://host:port";
+            Failure::new(Exit::Usage, format!("--server {server:?} {why}: {forms}"))
         };
         let target = if let Some(path) = server.strip_prefix("unix:") {
             if !path.starts_with('/') {
@@ -71,8 +79,20 @@ impl Client {
             }
             let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
             Target::Tcp { authority: if has_port { authority.into() } else { format!("{authority}:8640") } }
-        } else if server.starts_with("https://") {
-            return Err(usage("asks for TLS, which this version does not support"));
+        } else if let Some(rest) = server.strip_prefix("https://") {
+            let authority = authority.ok_or_else(|| {
+                let why = "needs the hash of its authority, by which it is recognized: --authority or CANOPY_AUTHORITY, as `canopyctl token create` prints it";
+                Failure::new(Exit::Usage, format!("--server {server:?} {why}"))
+            })?;
+            let rest = rest.trim_end_matches('/');
+            if rest.is_empty() || rest.contains(['/', '?', '#', '@']) {
+                return Err(usage("is not a server address"));
+            }
+            let with_port = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+            let (host, port) = with_port.unwrap_or((rest, TLS_PORT));
+            let config = canopy_identity::operator(authority);
+            let config = config.map_err(|e| Failure::new(Exit::Error, format!("cannot use TLS: {e}")))?;
+            Target::Tls { host: host.to_owned(), port, config: Arc::new(config) }
         } else {
             return Err(usage("has an unknown scheme"));
         };
@@ -90,7 +110,7 @@ impl Client {
     /// Others could read it on its way: the controller is on another machine, and its address is plain http.
     pub fn with_token(self, token: Option<Credential>) -> Result<Self, Failure> {
         let is_local = match &self.target {
-            Target::Unix { .. } => true,
+            Target::Unix { .. } | Target::Tls { .. } => true,
             Target::Tcp { authority } => {
                 let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host);
                 let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
@@ -104,7 +124,7 @@ impl Client {
         Ok(Self { token, ..self })
     }
 
-    /// The controller's address for browsers; `None` where this is a Unix socket.
+    /// The controller's address for browsers; `None` where they cannot use it.
     pub fn web(&self) -> Option<String> {
         matches!(self.target, Target::Tcp { .. }).then(|| self.name())
     }
@@ -264,6 +284,19 @@ impl Client {
         Failure::new(Exit::Error, format!("sending the request to {}: {why}", self.name()))
     }
 
+    /// Sends a request as it is, but for its Host; the answer has its body yet to come.
+    ///
+    /// # Errors
+    /// The controller cannot be reached.
+    pub async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Incoming>, Failure> {
+        let host = HeaderValue::from_str(&self.host()).map_err(|e| self.broken(&e))?;
+        request.headers_mut().insert(HOST, host);
+        let (answer, connection) = self.connected(request).await?;
+        // The connection lasts as long as its body is read.
+        drop(connection);
+        Ok(answer)
+    }
+
     /// The answer without its body, and the connection, which lasts as long as the second value.
     async fn exchange(
         &self,
@@ -296,28 +329,42 @@ impl Client {
         let request = request
             .body(Full::new(bytes))
             .map_err(|e| Failure::new(Exit::Usage, format!("{path:?} is not a request path: {e}")))?;
-        let unreachable = |e: std::io::Error| {
-            Failure::new(
-                Exit::Error,
-                format!(
-                    "cannot reach the controller at {}: {e}; is canopy-controller running? (--server, --context or CANOPY_SERVER names another)",
-                    self.name()
-                ),
-            )
+        self.connected(request).await
+    }
+
+    async fn connected<B>(&self, request: Request<B>) -> Result<(Response<Incoming>, SendRequest<B>), Failure>
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        let unreachable = |e: &dyn std::fmt::Display| {
+            let why = format!(
+                "cannot reach the controller at {}: {e}; is canopy-controller running? (--server, --context or CANOPY_SERVER names another)",
+                self.name()
+            );
+            Failure::new(Exit::Error, why)
         };
         match &self.target {
             Target::Tcp { authority } => {
-                self.over(TcpStream::connect(authority).await.map_err(unreachable)?, request).await
+                self.over(TcpStream::connect(authority).await.map_err(|e| unreachable(&e))?, request).await
             }
-            Target::Unix { path } => self.over(UnixStream::connect(path).await.map_err(unreachable)?, request).await,
+            Target::Unix { path } => {
+                self.over(UnixStream::connect(path).await.map_err(|e| unreachable(&e))?, request).await
+            }
+            Target::Tls { host, port, config } => {
+                let stream = canopy_identity::connect(host, *port, config.clone()).await;
+                self.over(stream.map_err(|e| unreachable(&e))?, request).await
+            }
         }
     }
 
-    async fn over(
+    async fn over<B>(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        request: Request<Full<Bytes>>,
-    ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), Failure> {
+        request: Request<B>,
+    ) -> Result<(Response<Incoming>, SendRequest<B>), Failure>
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.broken(&e))?;
         // The task ends when `sender` and the body are dropped.
@@ -326,17 +373,20 @@ impl Client {
         Ok((answer, sender))
     }
 
-    fn host(&self) -> &str {
+    fn host(&self) -> String {
         match &self.target {
-            Target::Tcp { authority } => authority,
-            Target::Unix { .. } => "localhost",
+            Target::Tcp { authority } => authority.clone(),
+            Target::Unix { .. } => "localhost".to_owned(),
+            Target::Tls { host, port, .. } => format!("{host}:{port}"),
         }
     }
 
-    fn name(&self) -> String {
+    /// Its address, for people.
+    pub fn name(&self) -> String {
         match &self.target {
             Target::Tcp { authority } => format!("http://{authority}"),
             Target::Unix { path } => format!("unix:{path}"),
+            Target::Tls { host, port, .. } => format!("https://{host}:{port}"),
         }
     }
 }
@@ -357,13 +407,26 @@ pub fn parse<T: DeserializeOwned>(doing: &str, body: &[u8]) -> Result<T, Failure
 mod tests {
     use super::*;
 
+    fn new(server: &str) -> Result<Client, Failure> {
+        Client::new(server, None)
+    }
+
     #[test]
     fn servers_are_understood_or_refused_with_the_reason() {
-        assert_eq!(Client::new("http://127.0.0.1").unwrap().name(), "http://127.0.0.1:8640");
-        assert_eq!(Client::new("http://[::1]:99/").unwrap().name(), "http://[::1]:99");
-        assert_eq!(Client::new("unix:/run/x.sock").unwrap().name(), "unix:/run/x.sock");
-        for bad in ["unix:run", "127.0.0.1:8640", "https://x", "http://", "http://x/api"] {
-            let f = Client::new(bad).err().unwrap();
+        let tls = |server| Client::new(server, Some(AuthorityHash([7; 32]))).map(|client| client.name());
+        assert_eq!(tls("https://controller.example").unwrap(), "https://controller.example:8642");
+        assert_eq!(tls("https://[2001:db8::1]:99/").unwrap(), "https://[2001:db8::1]:99");
+        assert_eq!(tls("https://[2001:db8::1]").unwrap(), "https://[2001:db8::1]:8642");
+        for bad in ["https://", "https://x/api", "https://a@x"] {
+            assert_eq!(tls(bad).unwrap_err().exit, Exit::Usage, "{bad}");
+        }
+        let missing = new("https://x").err().unwrap();
+        assert!(missing.message.contains("--authority") && missing.exit == Exit::Usage, "{missing}");
+        assert_eq!(new("http://127.0.0.1").unwrap().name(), "http://127.0.0.1:8640");
+        assert_eq!(new("http://[::1]:99/").unwrap().name(), "http://[::1]:99");
+        assert_eq!(new("unix:/run/x.sock").unwrap().name(), "unix:/run/x.sock");
+        for bad in ["unix:run", "127.0.0.1:8640", "http://", "http://x/api"] {
+            let f = new(bad).err().unwrap();
             assert_eq!(f.exit, Exit::Usage, "{bad}");
         }
     }
@@ -371,7 +434,7 @@ mod tests {
     /// Catches a token that others on the way can read.
     #[test]
     fn a_token_is_sent_in_plain_text_to_this_machine_only() {
-        let with = |server: &str| Client::new(server).unwrap().with_token(Some(Credential("t".into())));
+        let with = |server: &str| new(server).unwrap().with_token(Some(Credential("t".into())));
         for local in
             ["unix:/run/x.sock", "http://127.0.0.1:1", "http://[::1]:1", "http://localhost", "http://127.9.9.9"]
         {
@@ -385,17 +448,13 @@ mod tests {
                 failure.exit == Exit::Usage && failure.message.contains("without encryption"),
                 "{other}: {failure}"
             );
-            assert!(Client::new(other).unwrap().with_token(None).is_ok());
+            assert!(new(other).unwrap().with_token(None).is_ok());
         }
     }
 
     #[tokio::test]
     async fn an_absent_controller_is_named_with_what_to_do() {
-        let f = Client::new("unix:/nonexistent/canopy.sock")
-            .unwrap()
-            .get::<Value>("listing groups", "/")
-            .await
-            .unwrap_err();
+        let f = new("unix:/nonexistent/canopy.sock").unwrap().get::<Value>("listing groups", "/").await.unwrap_err();
         assert!(
             f.message.starts_with("listing groups: cannot reach the controller at unix:/nonexistent/canopy.sock"),
             "{f}"

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use canopy_controller_api::sign_in::Credential;
+use canopy_identity::AuthorityHash;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Exit, Failure};
@@ -39,11 +40,14 @@ pub struct Context {
     /// A file with the token to send to it, absolute.
     #[serde(default, rename = "tokenFile", skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// The hash of its authority, hexadecimal, where the address is https.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<String>,
 }
 
 impl From<&str> for Context {
     fn from(server: &str) -> Self {
-        Self { server: server.to_owned(), token_file: None }
+        Self { server: server.to_owned(), token_file: None, authority: None }
     }
 }
 
@@ -162,6 +166,20 @@ pub fn server(server: Option<&str>, context: Option<&str>, env: Env<'_>) -> Resu
         Some(current) => file.context(&current),
         None => Ok(DEFAULT_SERVER.into()),
     }
+}
+
+/// The authority of a server: of the flag, else of the variable, else of its context.
+///
+/// # Errors
+/// It is not the hash of one.
+pub fn authority(
+    flag: Option<String>,
+    of_context: Option<String>,
+    env: Env<'_>,
+) -> Result<Option<AuthorityHash>, Failure> {
+    let text = flag.or_else(|| env("CANOPY_AUTHORITY")).or(of_context);
+    let hash = text.map(|text| text.parse::<AuthorityHash>()).transpose();
+    hash.map_err(|e| Failure::new(Exit::Usage, e.to_string()))
 }
 
 /// The token to send to a server: of the flag, else of the variable, else of its context.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `canopyctl`: the operator's command line, a client of the REST API and of nothing else.
 //!
-//! [`cli`] defines the command line, [`contexts`] has the servers that users have named, [`run`] executes it with writers as arguments, [`client`] sends plain HTTP over
-//! TCP loopback or a Unix socket, [`failure`] maps every error to a message and an exit code.
+//! [`cli`] defines the command line, [`contexts`] has the servers that users have named, [`run`] executes it with writers as arguments, [`client`] sends HTTP over
+//! a Unix socket, TLS or TCP loopback, `proxy` forwards a browser's requests to it, [`failure`] maps every error to a message and an exit code.
 
 pub mod cli;
 pub mod client;
@@ -11,6 +11,7 @@ pub mod contexts;
 pub mod documents;
 pub mod failure;
 pub mod output;
+mod proxy;
 pub mod stream;
 
 use std::io::Write;
@@ -35,7 +36,8 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let server = contexts::server(cli.server.as_deref(), cli.context.as_deref(), &env)?;
     let token = contexts::token(cli.token_file, server.token_file, &env)?;
-    let client = Client::new(&server.server)?.within(cli.commit).with_token(token)?;
+    let authority = contexts::authority(cli.authority, server.authority, &env)?;
+    let client = Client::new(&server.server, authority)?.within(cli.commit).with_token(token)?;
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,

@@ -20,5 +20,6 @@ mod secure;
 mod server;
 
 pub use caller::Caller;
+pub use places::{Place, Places, network};
 pub use secure::{Secure, incoming};
 pub use server::{MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, server};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Places for connections; a source is an address, or the key of a certificate.
 #[derive(Clone)]
-pub(crate) struct Places<S: Eq + Hash>(Arc<Bounded<S>>);
+pub struct Places<S: Eq + Hash>(Arc<Bounded<S>>);
 
 struct Bounded<S> {
     /// At once, of all sources.
@@ -24,19 +24,20 @@ struct Taken<S> {
 }
 
 /// A place that is taken until it is dropped.
-pub(crate) struct Place<S: Eq + Hash> {
+pub struct Place<S: Eq + Hash> {
     source: S,
     places: Places<S>,
 }
 
 impl<S: Clone + Eq + Hash> Places<S> {
-    pub(crate) fn new(most: usize, most_of_one: usize) -> Self {
+    /// Of all sources together, and of one.
+    pub fn new(most: usize, most_of_one: usize) -> Self {
         let taken = Mutex::new(Taken { all: 0, by_source: HashMap::new() });
         Self(Arc::new(Bounded { most, most_of_one, taken }))
     }
 
     /// A place for a connection of this source; `None` if there is none.
-    pub(crate) fn take(&self, source: S) -> Option<Place<S>> {
+    pub fn take(&self, source: S) -> Option<Place<S>> {
         let mut taken = self.lock();
         let own = taken.by_source.get(&source).copied().unwrap_or(0);
         if taken.all >= self.0.most || own >= self.0.most_of_one {
@@ -67,7 +68,7 @@ impl<S: Eq + Hash> Drop for Place<S> {
 }
 
 /// What counts as one address: a machine has a whole /64 of IPv6 addresses.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
         v4 => v4,

@@ -31,6 +31,9 @@ pub(crate) use self::book::Refused;
 
 /// Where a code is exchanged for a bearer.
 const SIGN_IN: &str = "/api/v1/sign-in";
+/// Header of requests that `canopyctl ui` forwards for a browser: they have the rights of their bearer, and none of the user that runs it. A
+/// client that sends it without need has fewer rights, never more.
+const FORWARDED: &str = "canopy-forwarded";
 /// Octets of a code: 128 bits.
 const CODE_OCTETS: usize = 16;
 /// Octets of a bearer: 256 bits.
@@ -67,6 +70,11 @@ impl Sessions {
         }
     }
 
+    /// Ends every session and code of a token.
+    pub(crate) fn end_of_token(&self, name: &str) {
+        self.book().end_of_token(name);
+    }
+
     fn book(&self) -> MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,27 +87,41 @@ pub(crate) struct Bearers {
     pub(crate) tokens: Arc<Tokens>,
 }
 
+impl Bearers {
+    /// The identity of a bearer; `None` if it does not work.
+    fn identity(&self, bearer: &str) -> Option<Identity> {
+        let now = UnixTime::now();
+        if bearer.starts_with(PREFIX) {
+            return self.tokens.identity(bearer, now);
+        }
+        let identity = self.sessions.book().identity(&digest(bearer), Instant::now());
+        let is_of_token = |name: &String| self.tokens.has(name, now);
+        identity.filter(|by| by.principal.token.as_ref().is_none_or(is_of_token))
+    }
+}
+
 /// Answers 401 to what needs a session and has none, and to a bearer that does not work. What a request with a bearer does is by the
-/// principal of that, whatever the socket.
+/// principal of that, whatever the connection.
 pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request, next: Next) -> Response {
     let is_sign_in = request.uri().path() == SIGN_IN && request.method() == Method::POST;
     let is_api = request.uri().path().starts_with("/api/");
     match bearer(request.headers()) {
-        Some(text) if text.starts_with(PREFIX) => {
-            let Some(identity) = bearers.tokens.identity(text, UnixTime::now()) else {
-                return bad_token();
-            };
-            request.extensions_mut().insert(Caller::known(identity));
+        Some(bearer) if !is_sign_in => match bearers.identity(bearer) {
+            Some(identity) => _ = request.extensions_mut().insert(Caller::known(identity)),
+            None if bearer.starts_with(PREFIX) => return bad_token(),
+            None => return unauthorized("the session has ended"),
+        },
+        // The user of the connection has only forwarded it.
+        _ if request.headers().contains_key(FORWARDED) => {
+            request.extensions_mut().insert(Caller::known(Identity::unknown()));
+            if is_api && !is_sign_in {
+                return unauthorized("a browser has to sign in first");
+            }
         }
-        _ if !is_api || is_sign_in => {}
-        None if is_browser(request.headers()) => return unauthorized("a browser has to sign in first"),
-        None => {}
-        Some(text) => {
-            let Some(by) = bearers.sessions.book().identity(&digest(text), Instant::now()) else {
-                return unauthorized("the session has ended");
-            };
-            request.extensions_mut().insert(Caller::known(by));
+        _ if is_api && !is_sign_in && is_browser(request.headers()) => {
+            return unauthorized("a browser has to sign in first");
         }
+        _ => {}
     }
     next.run(request).await
 }
@@ -122,7 +144,7 @@ pub(crate) fn refuse_browsers(headers: &HeaderMap, by: &Identity, what: &str) ->
 
 /// The answer to a request without a session.
 pub(crate) fn unauthorized(why: &str) -> Response {
-    let detail = format!("{why}: `canopyctl ui` on the controller's machine opens the web UI");
+    let detail = format!("{why}: `canopyctl ui` opens the web UI");
     let error = ApiError::new(StatusCode::UNAUTHORIZED, "SignInRequired", detail);
     ([(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))], error).into_response()
 }

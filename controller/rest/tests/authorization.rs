@@ -209,7 +209,8 @@ async fn a_token_has_its_own_role_whatever_the_connection() {
     }
     for wrong in ["canopy_pat_", "canopy_pat_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
         let header = bearer(wrong);
-        for (operation, _) in expected() {
+        // A code begins a session whatever else is sent.
+        for (operation, _) in expected().filter(|(operation, _)| *operation != "post /api/v1/sign-in") {
             let (method, path) = path(operation);
             let answer = api.send(&method, &path, &[(header.0, &header.1)], "").await;
             assert_eq!((answer.status.as_u16(), answer.problem().1.as_str()), (401, "TokenNotValid"), "{operation}");
@@ -236,12 +237,9 @@ async fn tokens_are_made_by_users_alone_and_never_above_their_role() {
         vec![of_json, ("authorization", session.as_str())],
         vec![of_json, ("authorization", session.as_str()), ("origin", "http://x")],
     ] {
-        for (method, path) in [
-            ("POST", "/api/v1/tokens"),
-            ("POST", "/api/v1/tokens/ci/rotate"),
-            ("DELETE", "/api/v1/tokens/ci"),
-            ("POST", "/api/v1/sign-in-codes"),
-        ] {
+        for (method, path) in
+            [("POST", "/api/v1/tokens"), ("POST", "/api/v1/tokens/ci/rotate"), ("DELETE", "/api/v1/tokens/ci")]
+        {
             let answer = alice.send(method, path, &headers, body.clone()).await;
             assert_eq!((answer.problem().0, answer.problem().1.as_str()), (403, "NotForBrowsers"), "{method} {path}");
         }
@@ -319,4 +317,63 @@ async fn a_session_has_the_role_of_its_maker() {
     let refused = api.send("PUT", "/api/v1/groups/g1", &headers, support::group("g1").to_string()).await;
     assert_eq!((refused.problem().0, refused.problem().1.as_str()), (403, "RoleNeeded"));
     assert_eq!(api.send("GET", "/api/v1/groups", &headers, "").await.status, 200);
+}
+
+/// Catches a session that outlives the token that its code was made with, and one that is made from a session.
+#[tokio::test]
+async fn a_session_of_a_token_ends_with_it() {
+    let api = Api::start().await;
+    let token = made(&api, "laptop", Role::Operator).await;
+    let header = bearer(&token);
+    let signed_in = async || {
+        let code = api.send("POST", "/api/v1/sign-in-codes", &[(header.0, &header.1)], "").await.json()["code"].clone();
+        let session = api.post("/api/v1/sign-in", &json!({"code": code})).await.json();
+        assert_eq!((&session["role"], &session["by"]["token"]), (&json!("operator"), &json!("laptop")));
+        bearer(session["bearer"].as_str().unwrap())
+    };
+    let session = signed_in().await;
+    let read = async || api.send("GET", "/api/v1/groups", &[(session.0, &session.1)], "").await;
+    assert_eq!(read().await.status, 200);
+    let again = api.send("POST", "/api/v1/sign-in-codes", &[(session.0, &session.1)], "").await;
+    assert_eq!(again.problem().1, "NotForBrowsers");
+    assert_eq!(api.delete("/api/v1/tokens/laptop").await.status, 204);
+    assert_eq!(read().await.problem().1, "SignInRequired");
+    // Nor does another token of that name bring it back.
+    made(&api, "laptop", Role::Operator).await;
+    assert_eq!(read().await.problem().1, "SignInRequired");
+}
+
+/// Catches a request that `canopyctl ui` forwards for another user of the machine and that has the rights of the user that runs it.
+#[tokio::test]
+async fn what_is_forwarded_has_the_rights_of_its_bearer_alone() {
+    let api = Api::start().await;
+    let token = made(&api, "laptop", Role::Operator).await;
+    let (header, session) = (bearer(&token), support::signed_in(&api).await);
+    let forwarded = ("canopy-forwarded", "ui");
+    for (operation, needed) in expected() {
+        let (method, path) = path(operation);
+        let answer = api.send(&method, &path, &[forwarded], "").await;
+        let code = (answer.status.as_u16() >= 400).then(|| answer.problem().1);
+        let is_refused = matches!(code.as_deref(), Some("Unauthenticated" | "SignInRequired"));
+        // Signing out needs a session to end.
+        assert_eq!(
+            is_refused,
+            needed.is_some() || operation == "delete /api/v1/sign-in",
+            "{operation}: {}",
+            answer.text
+        );
+        let answer = api.send(&method, &path, &[forwarded, (header.0, &header.1)], "").await;
+        assert_by_role(&answer, Some(Role::Operator), needed, operation);
+    }
+    for path in ["/plain", "/readyz?verbose"] {
+        assert_eq!(api.send("GET", path, &[forwarded], "").await.status, 401, "{path}");
+    }
+    for path in ["/", "/icon.svg", "/livez"] {
+        assert_eq!(api.send("GET", path, &[forwarded], "").await.status, 200, "{path}");
+    }
+    for path in ["/api/v1/groups", "/metrics", "/readyz?verbose"] {
+        assert_eq!(api.send("GET", path, &[forwarded, ("authorization", &session)], "").await.status, 200, "{path}");
+        let headers = [forwarded, ("authorization", "Bearer AAAA")];
+        assert_eq!(api.send("GET", path, &headers, "").await.problem().1, "SignInRequired", "{path}");
+    }
 }

@@ -113,10 +113,11 @@ pub struct GrpcConfig {
     pub listen: Vec<Listen>,
 }
 
-impl GrpcConfig {
+impl Config {
     /// An address is served over TLS, for which the controller needs its authority.
     pub fn has_tls(&self) -> bool {
-        self.listen.iter().any(|listen| matches!(listen, Listen::Tcp(_)))
+        self.grpc.listen.iter().any(|listen| matches!(listen, Listen::Tcp(_)))
+            || self.rest.listen.iter().any(Listen::is_remote)
     }
 }
 
@@ -160,7 +161,7 @@ impl From<IdentityConfig> for canopy_controller_authority::Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RestConfig {
-    /// `unix:/path` or `loopback-address:port`; one or a list.
+    /// `unix:/path`, a loopback address with a port, or another one for TLS; one or a list.
     #[serde(deserialize_with = "list")]
     pub listen: Vec<Listen>,
 }
@@ -278,7 +279,6 @@ impl Settings for Config {
             }
             listen.iter().for_each(|listen| faults.check(key, listen.check_path()));
         }
-        self.rest.listen.iter().for_each(|listen| faults.check("rest.listen", listen.check_local()));
         for role in Role::ALL {
             let of_role = self.authorization.unix.groups(role);
             if of_role.len() > MAX_GROUPS || of_role.iter().any(String::is_empty) {
@@ -339,15 +339,18 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_others_can_reach_are_refused_with_the_reason() {
-        for bad in ["0.0.0.0:8640", "[::]:8640", "192.0.2.1:8640"] {
-            let error = read(&format!("rest.listen = {bad:?}")).unwrap_err();
-            assert!(error.starts_with("rest.listen (from ") && error.contains("not authenticated"), "{error}");
+    fn addresses_that_others_can_reach_are_served_over_tls() {
+        for (text, has_tls) in [
+            ("rest.listen = \"0.0.0.0:8642\"", true),
+            ("rest.listen = [\"unix:/tmp/a\", \"[::]:8642\"]", true),
+            ("rest.listen = \"192.0.2.1:8642\"", true),
+            ("rest.listen = [\"[::1]:8640\", \"127.9.9.9:0\"]", false),
+            ("grpc.listen = [\"unix:/tmp/a\", \"[::]:8641\"]", true),
+            ("grpc.listen = \"127.0.0.1:8641\"", true),
+            ("", false),
+        ] {
+            assert_eq!(read(text).unwrap().has_tls(), has_tls, "{text}");
         }
-        // Agents come over TLS, from wherever.
-        let config = read("grpc.listen = [\"unix:/tmp/a\", \"[::]:8641\"]").unwrap();
-        assert!(config.grpc.has_tls() && !Config::default().grpc.has_tls());
-        read("grpc.listen = [\"unix:/tmp/a\", \"[::1]:1\", \"127.9.9.9:0\"]").unwrap();
     }
 
     #[test]

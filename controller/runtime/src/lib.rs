@@ -10,6 +10,7 @@
 
 mod caller;
 pub mod config;
+mod door;
 pub mod listen;
 mod otlp;
 mod patient;

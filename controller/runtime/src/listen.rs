@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listen addresses and bound listeners: Unix sockets, and TCP. Agents use TLS over TCP; operators use it without, on loopback only.
+//! Listen addresses and bound listeners: Unix sockets, and TCP. Agents use TLS over TCP; operators too, but for loopback.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -59,17 +59,9 @@ impl Listen {
         }
     }
 
-    /// Refuses addresses that other machines can reach, for what has no TLS.
-    ///
-    /// # Errors
-    /// The reason, as text for operators.
-    pub fn check_local(&self) -> Result<(), String> {
-        match self {
-            Self::Tcp(address) if !address.ip().is_loopback() => Err(format!(
-                "{address} can be reached from other machines, and operators are not authenticated there: use a loopback address or unix:/path"
-            )),
-            Self::Tcp(_) | Self::Unix(_) => Ok(()),
-        }
+    /// Whether other machines can reach it.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Tcp(address) if !address.ip().is_loopback())
     }
 
     /// Binds the address. A Unix socket has mode 0660 before any client can connect; the socket of a dead process is

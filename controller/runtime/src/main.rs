@@ -47,7 +47,7 @@ struct Settings {
     /// grpc.listen: unix:/path, or address:port for TLS, for agents; may be repeated.
     #[arg(long, value_name = "ADDRESS", global = true)]
     grpc_listen: Vec<String>,
-    /// rest.listen: unix:/path or loopback:port, for operators; may be repeated.
+    /// rest.listen: unix:/path, loopback:port, or address:port for TLS, for operators; may be repeated.
     #[arg(long, value_name = "ADDRESS", global = true)]
     rest_listen: Vec<String>,
     /// log.format [default: auto].
@@ -157,7 +157,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, engine)).await?;
     let store = opened.context("opening the store (store.path)")?;
     let directory = config.identity.directory.clone();
-    let registrar = config.grpc.has_tls().then(|| Registrar::open(config.identity.into(), UnixTime::now()));
+    let registrar = config.has_tls().then(|| Registrar::open(config.identity.into(), UnixTime::now()));
     let registrar = registrar.transpose().context("opening the authority (identity.directory)")?;
     let tokens = Tokens::open(&directory).context("opening the tokens (identity.directory)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());

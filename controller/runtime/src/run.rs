@@ -17,6 +17,7 @@ use canopy_store::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
+use crate::door::Door;
 use crate::listen::Listener;
 use crate::{otlp, serve};
 
@@ -35,7 +36,7 @@ pub struct Parts {
     pub hmac: HmacSettings,
     /// Where traces go: the endpoint of an OpenTelemetry collector; `None` makes none.
     pub traces: Option<String>,
-    /// Makes the certificates of agents; needed if a southbound listener is TCP.
+    /// Makes the certificates of agents; needed if a southbound listener is TCP, or a northbound one that other machines reach.
     pub registrar: Option<Arc<Registrar>>,
     /// Which users of this machine may do what.
     pub roles: UnixRoles,
@@ -95,15 +96,15 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let mut servers = JoinSet::new();
     let watches = canopy_controller_rest::Watches::new(closing.clone(), serve::STREAMS);
     let sessions = canopy_controller_rest::Sessions::default();
-    let roles = Arc::new(roles);
+    let door = Door::new(roles, registrar.clone(), serve::MAX_CONNECTIONS);
     for listener in rest {
         tracing::info!(address = %listener.address()?, "serving REST");
         let (controller, watches) = (controller.clone(), watches.with_slots(serve::STREAMS));
         let (sessions, tokens, registrar) = (sessions.clone(), tokens.clone(), registrar.clone());
         let router = canopy_controller_rest::router_with(controller, watches, sessions, tokens, registrar);
-        let (roles, closing) = (roles.clone(), closing.clone());
+        let (door, closing) = (door.clone(), closing.clone());
         servers.spawn(async move {
-            serve::http(listener, router, roles, closing).await;
+            serve::http(listener, router, door, closing).await;
             anyhow::Ok(())
         });
     }

@@ -6,24 +6,21 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use canopy_controller_access::UnixRoles;
 use canopy_controller_actor::Controller;
 use canopy_controller_authority::Registrar;
-use canopy_controller_rest::Caller;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 use tokio_stream::wrappers::UnixListenerStream;
 
-use crate::caller;
+use crate::door::{Door, Entered, accept, is_local};
 use crate::listen::Listener;
 use crate::patient::Patient;
 
 /// HTTP connections at once per listener; more wait to be accepted.
-const MAX_CONNECTIONS: usize = 1024;
+pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// Of these, streams of changes: others can always connect.
 pub(crate) const STREAMS: usize = MAX_CONNECTIONS / 2;
 /// A request's headers must arrive within this time.
@@ -36,71 +33,54 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves HTTP until `closing` is true and open requests are answered. Users of this machine have `roles`.
-pub(crate) async fn http(
-    listener: Listener,
-    router: Router,
-    roles: Arc<UnixRoles>,
-    mut closing: watch::Receiver<bool>,
-) {
+/// Serves HTTP until `closing` is true and open requests are answered. Users of this machine have `roles`; those elsewhere come over TLS.
+pub(crate) async fn http(listener: Listener, router: Router, door: Door, mut closing: watch::Receiver<bool>) {
     let router = match &listener {
-        Listener::Tcp(_) => canopy_controller_rest::only_local_names(router),
-        Listener::Unix(..) => router,
+        Listener::Tcp(l) if is_local(l) => canopy_controller_rest::only_local_names(router),
+        Listener::Tcp(_) | Listener::Unix(..) => router,
     };
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let next = async {
             let slot = slots.clone().acquire_owned().await;
-            (accept(&listener, &roles).await, slot)
+            (accept(&listener, &door).await, slot)
         };
         let (accepted, slot) = tokio::select! {
             next = next => next,
             () = closed(&mut closing) => break,
         };
-        let (stream, caller) = match accepted {
-            Ok(accepted) => accepted,
+        let entering = match accepted {
+            Ok(Some(entering)) => entering,
+            // One that has taken its places already: closed, and others are served.
+            Ok(None) => continue,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept an HTTP connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let mut server = http1::Builder::new();
-        server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_BYTES);
-        let connection = server.serve_connection(
-            TokioIo::new(Patient::new(stream, WRITE_TIMEOUT)),
-            TowerToHyperService::new(caller.serve(router.clone())),
-        );
-        let connection = graceful.watch(connection);
+        let (watcher, router) = (graceful.watcher(), router.clone());
         tokio::spawn(async move {
             let _slot = slot;
-            if let Err(error) = connection.await {
+            let Entered { stream, caller, place: _place } = match entering.await {
+                Ok(entered) => entered,
+                // Not louder: everybody who reaches the port can cause it.
+                Err(error) => return tracing::debug!(%error, "refused an HTTP connection"),
+            };
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_BYTES);
+            let connection = server.serve_connection(
+                TokioIo::new(Patient::new(stream, WRITE_TIMEOUT)),
+                TowerToHyperService::new(caller.serve(router)),
+            );
+            if let Err(error) = watcher.watch(connection).await {
                 tracing::debug!(%error, "HTTP connection ended");
             }
         });
     }
     if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
         tracing::warn!("HTTP connections did not end within {DRAIN_TIMEOUT:?} and are closed");
-    }
-}
-
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
-
-async fn accept(listener: &Listener, roles: &Arc<UnixRoles>) -> std::io::Result<(Box<dyn Stream>, Caller)> {
-    match listener {
-        Listener::Tcp(l) => {
-            let (stream, peer) = l.accept().await?;
-            stream.set_nodelay(true)?;
-            let caller = caller::of_tcp(peer, stream.local_addr()?, roles.clone());
-            Ok((Box::new(stream), caller))
-        }
-        Listener::Unix(l, _) => {
-            let (stream, _) = l.accept().await?;
-            let caller = caller::of_unix(&stream, roles.clone());
-            Ok((Box::new(stream), caller))
-        }
     }
 }
 

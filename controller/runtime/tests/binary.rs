@@ -242,9 +242,9 @@ async fn sigterm_ends_it_cleanly_and_a_second_instance_names_the_first() {
 fn settings_that_are_wrong_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let mut open = command(dir.path());
-    open.args(["--rest-listen", "0.0.0.0:8640"]);
+    open.args(["--rest-listen", "controller.example"]);
     let e = fails(open);
-    assert!(e.contains("rest.listen (from the command line): 0.0.0.0:8640") && e.contains("not authenticated"), "{e}");
+    assert!(e.contains("rest.listen (from the command line)") && e.contains("is not a listen address"), "{e}");
     let file = dir.path().join("c.toml");
     std::fs::write(&file, "[store]\npth = \"/x\"\n").unwrap();
     let mut unknown = command(dir.path());

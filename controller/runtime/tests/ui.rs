@@ -25,7 +25,7 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 20] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
@@ -43,6 +43,7 @@ const CASES: [Case; 19] = [
     Case { name: "a_congested_port_is_shown_with_its_sources", run: || scenario("congestion") },
     Case { name: "the_page_of_the_controller_doubts_what_is_old", run: || scenario("controller") },
     Case { name: "a_tab_signs_in_with_a_code_and_signs_out", run: || scenario("signIn") },
+    Case { name: "canopyctl_serves_the_ui_of_a_socket", run: || scenario("proxied") },
     Case { name: "the_api_is_read_and_tried_out_at_docs", run: || scenario("docs") },
     Case { name: "every_page_is_accessible", run: || scenario("accessible") },
 ];
@@ -137,10 +138,41 @@ impl World {
                     self.connect(node).await;
                 }
             }
+            ("proxy", _) => return proxied(self.dir.path().join("rest.sock")).await,
             ("sign", _) => return self.controller().ctl_web(&["ui", "--print"]).await.unwrap().trim_end().to_owned(),
             _ => panic!("a scenario wants {what:?}"),
         }
         "done".to_owned()
+    }
+}
+
+/// The address that `canopyctl ui --print` prints for a socket; it serves there until this process ends.
+async fn proxied(socket: PathBuf) -> String {
+    let (printed, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let line = ["canopyctl", "--server", &format!("unix:{}", socket.display()), "ui", "--print"].map(str::to_owned);
+        let cli = <canopy_ctl::cli::Cli as clap::Parser>::try_parse_from(line).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(canopy_ctl::run(cli, &mut Printed(printed))).unwrap();
+    });
+    let mut text = String::new();
+    while !text.contains('\n') {
+        text.push_str(&lines.recv().await.expect("canopyctl has ended"));
+    }
+    text.lines().next().unwrap().to_owned()
+}
+
+struct Printed(tokio::sync::mpsc::UnboundedSender<String>);
+
+impl std::io::Write for Printed {
+    fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
+        // What is printed behind the address is not waited for.
+        _ = self.0.send(String::from_utf8_lossy(octets).into_owned());
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -814,7 +814,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Ends a token at once: yours, or any as an administrator. Streams that it has open last to their own end, an hour at most. */
+        /** Ends a token at once, and the sessions of the web UI that it began: yours, or any as an administrator. Streams that it has open last to their own end, an hour at most. */
         delete: operations["revokeToken"];
         options?: never;
         head?: never;
@@ -3662,6 +3662,11 @@ export interface components {
         };
         /** @description A token with its secret, as only the answer to its making and rotation has it. */
         NewToken: {
+            /**
+             * @description SHA-256 of the public key of the controller's authority, hexadecimal, by which clients over TLS recognize it; `null` where no address
+             *     is served over TLS.
+             */
+            authority?: string | null;
             /**
              * Format: uint64
              * @description When it ends, nanoseconds since 1970.
@@ -10267,7 +10272,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description sent by a browser, or with a bearer */
+            /** @description sent by a browser, or in a session of one */
             403: {
                 headers: {
                     [name: string]: unknown;

@@ -4,6 +4,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use canopy_identity::AuthorityHash;
+
 use crate::cli::ContextAction;
 use crate::client::Client;
 use crate::contexts::{Context, Env, File, no_home};
@@ -21,7 +23,7 @@ pub fn run(action: &ContextAction, env: Env<'_>, out: &mut dyn Write) -> Result<
     match action {
         ContextAction::List => {
             let current = |name: &str| if all.current.as_deref() == Some(name) { "*" } else { "" };
-            let row = |(name, Context { server, token_file }): (&String, &Context)| {
+            let row = |(name, Context { server, token_file, .. }): (&String, &Context)| {
                 let token = token_file.as_ref().map_or("-".to_owned(), |file| file.display().to_string());
                 vec![current(name).to_owned(), name.clone(), server.clone(), token]
             };
@@ -35,18 +37,21 @@ pub fn run(action: &ContextAction, env: Env<'_>, out: &mut dyn Write) -> Result<
             file.write(&all)?;
             writeln!(out, "context {name} is used from now on")?;
         }
-        ContextAction::Set { name, address, token } => {
+        ContextAction::Set { name, address, authority, token } => {
             if !is_plain(name) {
                 let why = format!("{name:?} is not a name of a context: use letters, digits, '-', '_' and '.'");
                 return Err(Failure::new(Exit::Usage, why));
             }
             // What no command could use is not kept.
-            Client::new(address)?;
+            let hash = authority.as_deref().map(str::parse::<AuthorityHash>).transpose();
+            Client::new(address, hash.map_err(|e| Failure::new(Exit::Usage, e.to_string()))?)?;
             let absolute = |file: &PathBuf| {
                 std::path::absolute(file).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", file.display())))
             };
             let token_file = token.as_ref().map(absolute).transpose()?;
-            let before = all.contexts.insert(name.clone(), Context { server: address.clone(), token_file });
+            let before = all
+                .contexts
+                .insert(name.clone(), Context { server: address.clone(), token_file, authority: authority.clone() });
             // The first one is meant.
             let is_first = all.contexts.len() == 1 && all.current.is_none();
             if is_first {

@@ -84,6 +84,10 @@ pub async fn caller(client: &Client, out: &mut dyn Write) -> Result<(), Failure>
 fn keep(made: &NewToken, file: Option<&Path>, out: &mut dyn Write, err: &mut dyn Write) -> Result<(), Failure> {
     let ends = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(made.expires_unix_ns));
     writeln!(err, "token {} has the role {} until {ends}, and is not shown again", clean(&made.name), made.role)?;
+    if let Some(authority) = &made.authority {
+        let use_it = "elsewhere: canopyctl context set NAME https://CONTROLLER:PORT --with-token FILE --with-authority";
+        writeln!(err, "{use_it} {}", clean(authority))?;
+    }
     let Some(file) = file else { return Ok(writeln!(out, "{}", made.token.0)?) };
     let written = replace(file, &made.token.0);
     written.map_err(|e| {

@@ -11,7 +11,8 @@ use tokio::process::Command;
 
 use crate::cli::UiArgs;
 use crate::client::Client;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
+use crate::proxy::Proxy;
 
 /// Without one of these, `xdg-open` finds no browser with a window, and may run one in this terminal.
 const DISPLAYS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"];
@@ -21,17 +22,33 @@ const STARTED_AFTER: Duration = Duration::from_secs(5);
 /// See the module.
 ///
 /// # Errors
-/// The controller cannot be reached, or not by a browser.
+/// The controller cannot be reached, or the port cannot be served at.
 pub async fn run(client: &Client, args: &UiArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let Some(address) = client.web() else {
-        let why = "a browser cannot use a Unix socket: name the controller's http address, as in --server http://127.0.0.1:8640";
-        return Err(Failure::new(Exit::Usage, why));
-    };
+    match client.web() {
+        Some(address) => show(client, &address, args, out).await,
+        None => {
+            let proxy = Proxy::bind(client.clone(), args.port).await?;
+            let address = proxy.address();
+            // A browser asks for the page before its program is known to have started.
+            let serving = tokio::spawn(proxy.serve());
+            show(client, &address, args, out).await?;
+            writeln!(out, "serving it at {address}/ for the controller at {}, until Ctrl C", client.name())?;
+            out.flush()?;
+            _ = tokio::signal::ctrl_c().await;
+            serving.abort();
+            Ok(())
+        }
+    }
+}
+
+/// Opens the page at this address, signed in.
+async fn show(client: &Client, address: &str, args: &UiArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let SignInCode { code, expires_in_seconds } =
         client.post("asking for a sign-in code", "/api/v1/sign-in-codes", &json!({})).await?;
     let url = format!("{address}/#{}", code.0);
     if args.print {
-        return Ok(writeln!(out, "{url}")?);
+        writeln!(out, "{url}")?;
+        return Ok(out.flush()?);
     }
     let has_display = DISPLAYS.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
     if has_display && open(&url).await {

@@ -267,7 +267,7 @@ mod tests {
     /// Catches a combination that would print something else than what was asked for.
     #[tokio::test]
     async fn what_cannot_be_watched_is_refused() {
-        let client = Client::new("unix:/nonexistent/canopy.sock").unwrap();
+        let client = Client::new("unix:/nonexistent/canopy.sock", None).unwrap();
         for bad in [
             "links -w",
             "members -g g -w",

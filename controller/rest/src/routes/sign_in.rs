@@ -3,7 +3,7 @@
 
 use axum::Json;
 use axum::extract::Extension;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_api::problem::Problem;
@@ -14,21 +14,18 @@ use serde_json::Value;
 use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::ApiJson;
-use crate::sessions::{CODE_LENGTH, Refused, Sessions, has_bearer, is_browser, unauthorized};
+use crate::sessions::{CODE_LENGTH, Refused, Sessions, has_bearer, refuse_browsers, unauthorized};
 
 /// Makes a code with which a browser signs in once, within a minute, for the sender of this request. Of more than 16 the oldest are
 /// dropped.
 #[utoipa::path(post, path = "/api/v1/sign-in-codes", tag = "sign-in", operation_id = "createSignInCode",
-    responses((status = 201, body = SignInCode, description = "made"), (status = 403, body = Problem, description = "sent by a browser, or with a bearer")))]
+    responses((status = 201, body = SignInCode, description = "made"), (status = 403, body = Problem, description = "sent by a browser, or in a session of one")))]
 pub(crate) async fn create_code(
     Extension(sessions): Extension<Sessions>,
     Sender(by): Sender,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    if is_browser(&headers) || headers.contains_key(AUTHORIZATION) {
-        let detail = "a browser and a session make no codes: use `canopyctl ui`";
-        return Err(ApiError::new(StatusCode::FORBIDDEN, "NotForBrowsers", detail));
-    }
+    refuse_browsers(&headers, &by, "a browser and a session make no codes: use `canopyctl ui`")?;
     let made = sessions.make_code(by)?;
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(made)).into_response())
 }

@@ -16,6 +16,7 @@ use canopy_controller_api::problem::Problem;
 use canopy_controller_api::sign_in::Credential;
 use canopy_controller_api::token::{CallerItem, NewToken, TokenInput, TokenItem};
 use canopy_controller_api::{Kind, List};
+use canopy_controller_authority::Registrar;
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_model::FieldError;
 use canopy_units::UnixTime;
@@ -25,7 +26,7 @@ use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath};
 use crate::request;
-use crate::sessions::refuse_browsers;
+use crate::sessions::{Sessions, refuse_browsers};
 
 /// Seconds that a token can work.
 pub(crate) const LIVES: RangeInclusive<u64> = MIN_LIFE.as_secs()..=MAX_LIFE.as_secs();
@@ -54,6 +55,7 @@ pub(crate) async fn list(Extension(tokens): Extension<Arc<Tokens>>, Sender(by): 
 pub(crate) async fn create(
     State(controller): State<Controller>,
     Extension(tokens): Extension<Arc<Tokens>>,
+    Extension(registrar): Extension<Option<Arc<Registrar>>>,
     Sender(by): Sender,
     headers: HeaderMap,
     conditions: Conditions,
@@ -66,7 +68,7 @@ pub(crate) async fn create(
     tokens.check(&request, &by, UnixTime::now()).map_err(refused)?;
     audited(&controller, &request.name, Action::Create, &by).await?;
     let made = on_disk(move || tokens.make(request, &by, UnixTime::now())).await?;
-    Ok(shown(StatusCode::CREATED, made))
+    Ok(shown(StatusCode::CREATED, made, registrar.as_deref()))
 }
 
 /// Gives a token another secret, and its whole life again. The answer alone has it; the secret before works for ten minutes more.
@@ -75,6 +77,7 @@ pub(crate) async fn create(
 pub(crate) async fn rotate(
     State(controller): State<Controller>,
     Extension(tokens): Extension<Arc<Tokens>>,
+    Extension(registrar): Extension<Option<Arc<Registrar>>>,
     Sender(by): Sender,
     headers: HeaderMap,
     conditions: Conditions,
@@ -86,15 +89,16 @@ pub(crate) async fn rotate(
     by.check_above(token.role).map_err(refused)?;
     audited(&controller, &name, Action::Rotate, &by).await?;
     let made = on_disk(move || tokens.rotate(&name, &by, UnixTime::now())).await?;
-    Ok(shown(StatusCode::OK, made))
+    Ok(shown(StatusCode::OK, made, registrar.as_deref()))
 }
 
-/// Ends a token at once: yours, or any as an administrator. Streams that it has open last to their own end, an hour at most.
+/// Ends a token at once, and the sessions of the web UI that it began: yours, or any as an administrator. Streams that it has open last to their own end, an hour at most.
 #[utoipa::path(delete, path = "/api/v1/tokens/{token}", tag = "tokens", operation_id = "revokeToken", params(("token" = String, Path, description = "its name")),
     responses((status = 204, description = "it does not work any more"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "sent by a browser or with a bearer"), (status = 404, body = Problem, description = "you have no such token")))]
 pub(crate) async fn revoke(
     State(controller): State<Controller>,
     Extension(tokens): Extension<Arc<Tokens>>,
+    Extension(sessions): Extension<Sessions>,
     Sender(by): Sender,
     headers: HeaderMap,
     conditions: Conditions,
@@ -107,6 +111,7 @@ pub(crate) async fn revoke(
         // A token that has leaked is revoked also while the disk is full.
         tracing::error!(token = name, by = %by.principal, ?error, "the audit does not have this revocation, which is carried out");
     }
+    sessions.end_of_token(&name);
     on_disk(move || tokens.revoke(&name, &by, UnixTime::now())).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -131,12 +136,13 @@ async fn on_disk<T: Send + 'static>(
     tokio::task::spawn_blocking(act).await.map_err(failed)?.map_err(refused)
 }
 
-fn shown(status: StatusCode, (secret, token): (TokenSecret, Token)) -> Response {
+fn shown(status: StatusCode, (secret, token): (TokenSecret, Token), registrar: Option<&Registrar>) -> Response {
     let shown = NewToken {
         token: Credential(secret.reveal().to_owned()),
         name: token.name,
         role: token.role,
         expires_unix_ns: token.expires.nanos(),
+        authority: registrar.map(|registrar| registrar.authority().to_string()),
     };
     (status, [(CACHE_CONTROL, "no-store")], Json(shown)).into_response()
 }

@@ -79,6 +79,13 @@ impl Book {
         session.map(|held| held.by.clone())
     }
 
+    /// Ends every session and code of a token.
+    pub(super) fn end_of_token(&mut self, name: &str) {
+        let is_other = |held: &Held| held.by.principal.token.as_deref() != Some(name);
+        self.codes.retain(is_other);
+        self.sessions.retain(is_other);
+    }
+
     /// Ends the session with this bearer, if there is one.
     pub(super) fn end(&mut self, bearer: &Digest) {
         self.sessions.retain(|held| held.digest != *bearer);

@@ -98,6 +98,14 @@ impl Controller {
         Self::start_of(dir, socket, tcp, None, None, (roles, tokens)).await
     }
 
+    /// With operators over TLS, on a free port of every address, and the tokens in `dir`.
+    pub(crate) async fn start_remote(dir: &Path, registrar: Arc<Registrar>) -> Self {
+        let tokens = Tokens::open(&dir.join("identity")).unwrap();
+        let tcp = Some(Listen::Tcp(([0, 0, 0, 0], 0).into()));
+        let socket = Listen::Unix(dir.join("rest.sock")).bind_for_all().await.unwrap();
+        Self::start_of(dir, socket, tcp, None, Some(registrar), (UnixRoles::default(), tokens)).await
+    }
+
     async fn start_with(
         dir: &Path,
         tcp: Option<Listen>,
