@@ -27,7 +27,7 @@ pub use token::{TokenAction, TokenArgs};
 3 not found; 4 conflict (exists already, or changed meanwhile); 5 timed out."
 )]
 pub struct Cli {
-    /// Address of the controller: unix:/path, http://host:port of this machine, or https://host:port [env: CANOPY_SERVER] [default: http://127.0.0.1:8640].
+    /// Address of the controller: unix:/path, http://host:port of this machine, or https://host:port [env: CANOPY_SERVER] [default: unix:/run/canopy/rest.sock if there is one, else http://127.0.0.1:8640].
     #[arg(long, global = true)]
     pub server: Option<String>,
     /// Named server, instead of --server: see `context` [env: CANOPY_CONTEXT]. A flag is before a variable, and that before `context use`.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use canopy_controller_api::sign_in::Credential;
 use canopy_identity::AuthorityHash;
@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Exit, Failure};
 
-/// Used if nothing names a server.
-pub const DEFAULT_SERVER: &str = "http://127.0.0.1:8640";
+/// Used if nothing names a server and a controller serves there: the default of its `rest.listen`.
+const SOCKET: &str = "/run/canopy/rest.sock";
+/// Used else: the address of the lab.
+const LOOPBACK: &str = "http://127.0.0.1:8640";
 
 /// Reads a variable of the environment; an empty one counts as none.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -161,11 +163,15 @@ pub fn server(server: Option<&str>, context: Option<&str>, env: Env<'_>) -> Resu
         (None, Some(context)) => return named(&context),
         (None, None) => {}
     }
-    let Some(file) = file else { return Ok(DEFAULT_SERVER.into()) };
+    let Some(file) = file else { return Ok(default_server(Path::new(SOCKET))) };
     match file.read()?.current {
         Some(current) => file.context(&current),
-        None => Ok(DEFAULT_SERVER.into()),
+        None => Ok(default_server(Path::new(SOCKET))),
     }
+}
+
+fn default_server(socket: &Path) -> Context {
+    if socket.exists() { format!("unix:{}", socket.display()).as_str().into() } else { LOOPBACK.into() }
 }
 
 /// The authority of a server: of the flag, else of the variable, else of its context.
@@ -246,7 +252,10 @@ mod tests {
         assert!(chosen(None, None, &both).unwrap_err().contains("CANOPY_CONTEXT"));
         let unknown = chosen(None, Some("c"), &[]).unwrap_err();
         assert!(unknown.contains("contexts.yaml has no context \"c\", but a, b"), "{unknown}");
-        assert_eq!(server(None, None, &|_| None).unwrap(), DEFAULT_SERVER.into());
+        let socket = directory.path().join("rest.sock");
+        assert_eq!(default_server(&socket), LOOPBACK.into());
+        fs::write(&socket, "").unwrap();
+        assert_eq!(default_server(&socket).server, format!("unix:{}", socket.display()));
     }
 
     /// Catches a file that others could have changed and that is used all the same, and an error that does not name the file.

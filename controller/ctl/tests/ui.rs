@@ -88,10 +88,11 @@ fn without_a_browser_the_address_is_printed_with_what_to_do() {
 }
 
 #[test]
-fn a_unix_socket_is_refused_with_what_to_do() {
+fn nothing_is_served_for_a_controller_that_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
-    let out = run(dir.path(), "unix:/run/canopy/rest.sock", &[], ":0");
+    let out = run(dir.path(), "unix:/nonexistent/rest.sock", &[], ":0");
     let error = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(out.status.code(), Some(2));
-    assert!(error.contains("--server http://127.0.0.1:8640"), "{error}");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(error.contains("cannot reach the controller at unix:/nonexistent/rest.sock"), "{error}");
+    assert!(out.stdout.is_empty() && !dir.path().join("opened").exists());
 }

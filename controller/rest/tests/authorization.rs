@@ -377,3 +377,33 @@ async fn what_is_forwarded_has_the_rights_of_its_bearer_alone() {
         assert_eq!(api.send("GET", path, &headers, "").await.problem().1, "SignInRequired", "{path}");
     }
 }
+
+/// Catches the key to a receiver's memory in the answer to a viewer, in a list or alone.
+#[tokio::test]
+async fn a_viewer_sees_no_key_to_the_memory_of_a_receiver() {
+    let api = Api::prepared().await;
+    let memory = json!({"va": 4096, "rkey": 77_777, "length": 64});
+    let member = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"group": "g1"},
+        "spec": {"host": "r1", "role": "receiver", "qpn": 17, "memory": memory}});
+    let joined = api.post("/api/v1/groups/g1/members", &member).await;
+    assert_eq!(joined.status, 201, "{}", joined.text);
+    let as_role = |role| api.by(Principal::operator("eve", Some(1002)), Some(role));
+    for path in ["/api/v1/groups/g1/members", "/api/v1/groups/g1/members/r1"] {
+        let seen = as_role(Role::Operator).get(path).await;
+        assert!(seen.status == 200 && seen.text.contains("77777"), "{}", seen.text);
+        let seen = as_role(Role::Viewer).get(path).await;
+        assert!(seen.status == 200 && seen.text.contains("\"r1\"") && !seen.text.contains("77777"), "{}", seen.text);
+    }
+    let viewer = as_role(Role::Viewer);
+    for path in [
+        "/api/v1/audit",
+        "/api/v1/groups",
+        "/api/v1/hosts/r1",
+        "/api/v1/events",
+        "/metrics",
+        "/plain",
+        "/api/v1/groups/g1/packet",
+    ] {
+        assert!(!viewer.get(path).await.text.contains("77777"), "{path}");
+    }
+}

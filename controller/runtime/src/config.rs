@@ -168,7 +168,7 @@ pub struct RestConfig {
 
 impl Default for RestConfig {
     fn default() -> Self {
-        Self { listen: vec![Listen::Tcp(([127, 0, 0, 1], 8640).into())] }
+        Self { listen: vec![Listen::Unix("/run/canopy/rest.sock".into())] }
     }
 }
 
@@ -308,7 +308,7 @@ mod tests {
     fn defaults_are_valid_and_local() {
         let config = read("").unwrap();
         assert_eq!(config, Config::default());
-        assert_eq!(config.rest.listen[0].to_string(), "127.0.0.1:8640");
+        assert_eq!(config.rest.listen[0].to_string(), "unix:/run/canopy/rest.sock");
         assert_eq!(config.grpc.listen[0].to_string(), "unix:/run/canopy/controller.sock");
     }
 

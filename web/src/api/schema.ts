@@ -315,7 +315,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All members of a group, in host order. */
+        /** All members of a group, in host order. A viewer sees no `memory`. */
         get: operations["listMembers"];
         put?: never;
         /** Joins a group; joining again with the same content is a success (200), with other content 409. */
@@ -333,7 +333,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One membership. */
+        /** One membership. A viewer sees no `memory`. */
         get: operations["getMember"];
         /** Joins a group, or replaces the membership. */
         put: operations["putMember"];

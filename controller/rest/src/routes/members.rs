@@ -5,28 +5,33 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use canopy_controller_access::Identity;
 use canopy_controller_actor::Controller;
 use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{Input, Kind, List, MemberResource};
+use canopy_controller_core::role::Role;
 use canopy_controller_core::{Command, Domain};
 use canopy_model::member::MemberSpec;
 
 use super::tagged;
+use crate::caller::Sender;
 use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath};
 
-/// All members of a group, in host order.
+/// All members of a group, in host order. A viewer sees no `memory`.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "listMembers", params(("group" = String, Path)),
     responses((status = 200, body = List<MemberResource>, description = "all members"), (status = 404, body = Problem, description = "no such group")))]
 pub(crate) async fn list(
     State(controller): State<Controller>,
+    Sender(by): Sender,
     ApiPath(group): ApiPath<String>,
 ) -> Result<Json<List<MemberResource>>, ApiError> {
     let members = controller.read(|d| d.members(&group)).ok_or_else(|| ApiError::not_found("group", group))?;
-    Ok(Json(List::new(Kind::MemberList, members.into_iter().map(Into::into).collect())))
+    let shown = members.into_iter().map(|view| shown(view.into(), &by)).collect();
+    Ok(Json(List::new(Kind::MemberList, shown)))
 }
 
 /// Joins a group; joining again with the same content is a success (200), with other content 409.
@@ -45,15 +50,16 @@ pub(crate) async fn create(
     super::write(&controller, command, conditions, path(&group, &host), move |d| read(d, &group, &host)).await
 }
 
-/// One membership.
+/// One membership. A viewer sees no `memory`.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "getMember", params(("group" = String, Path), ("host" = String, Path)),
     responses((status = 200, body = MemberResource, description = "the membership"), (status = 404, body = Problem, description = "no such membership")))]
 pub(crate) async fn get(
     State(controller): State<Controller>,
+    Sender(by): Sender,
     ApiPath((group, host)): ApiPath<(String, String)>,
 ) -> Result<Response, ApiError> {
     let (tag, resource) = controller.read(|d| read(d, &group, &host))?;
-    Ok(tagged(StatusCode::OK, &tag, resource))
+    Ok(tagged(StatusCode::OK, &tag, shown(resource, &by)))
 }
 
 /// Joins a group, or replaces the membership.
@@ -95,6 +101,14 @@ pub(crate) fn command(
 
 fn path(group: &str, host: &str) -> String {
     format!("/api/v1/groups/{group}/members/{host}")
+}
+
+/// What a caller may see of it: with address and R_Key of a receiver's memory, every host that reaches the receiver can write there.
+fn shown(mut member: MemberResource, by: &Identity) -> MemberResource {
+    if by.role < Some(Role::Operator) {
+        member.spec.memory = None;
+    }
+    member
 }
 
 fn read(domain: &Domain, group: &str, host: &str) -> Result<(String, MemberResource), ApiError> {
