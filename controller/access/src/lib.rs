@@ -14,8 +14,8 @@ mod unix;
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::role::Role;
 
-pub use secret::{PREFIX, TokenSecret};
-pub use tokens::{MAX_LIFE, MAX_TOKENS, MIN_LIFE, Token, TokenError, TokenRequest, Tokens};
+pub use secret::{PREFIX, SecretDigest, TokenSecret};
+pub use tokens::{MAX_LIFE, MAX_OF_MAKER, MAX_TOKENS, MIN_LIFE, Token, TokenError, TokenRequest, Tokens};
 pub use unix::UnixRoles;
 
 /// Who sends a request, and what that principal may do.
@@ -25,12 +25,19 @@ pub struct Identity {
     pub principal: Principal,
     /// `None`: nothing.
     pub role: Option<Role>,
+    /// Which secret of a token it was shown by, if it was.
+    pub secret: Option<SecretDigest>,
 }
 
 impl Identity {
+    /// Without a token.
+    pub fn new(principal: Principal, role: Option<Role>) -> Self {
+        Self { principal, role, secret: None }
+    }
+
     /// An operator who is not known, and may do nothing.
     pub fn unknown() -> Self {
-        Self { principal: Principal::operator("", None), role: None }
+        Self::new(Principal::operator("", None), None)
     }
 
     /// The same identity in a session of the web UI.

@@ -9,9 +9,11 @@ use sha2::{Digest as _, Sha256};
 pub const PREFIX: &str = "canopy_pat_";
 /// Random octets of a token: 256 bits.
 const OCTETS: usize = 32;
+/// Octets of a whole token.
+pub(crate) const LENGTH: usize = PREFIX.len() + (OCTETS * 4).div_ceil(3);
 
-/// SHA-256 of a token's text.
-pub(crate) type Digest = [u8; 32];
+/// SHA-256 of a token's text: it names a secret, and does not show it.
+pub type SecretDigest = [u8; 32];
 
 /// The text of a token. Its `Debug` form does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -33,7 +35,7 @@ impl TokenSecret {
         &self.0
     }
 
-    pub(crate) fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> SecretDigest {
         digest(&self.0)
     }
 }
@@ -44,7 +46,7 @@ impl std::fmt::Debug for TokenSecret {
     }
 }
 
-pub(crate) fn digest(text: &str) -> Digest {
+pub(crate) fn digest(text: &str) -> SecretDigest {
     Sha256::digest(text.as_bytes()).into()
 }
 

@@ -18,12 +18,14 @@ use canopy_identity::FileError;
 use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
 
-use crate::secret::{Digest, digest};
-use crate::{Identity, PREFIX, TokenSecret};
+use crate::secret::{LENGTH, SecretDigest, digest};
+use crate::{Identity, TokenSecret};
 
 const FILE: &str = "tokens.json";
 /// Tokens at once.
 pub const MAX_TOKENS: usize = 1000;
+/// Tokens of one maker at once, so that no user keeps others from theirs.
+pub const MAX_OF_MAKER: usize = 100;
 /// Shortest and longest life of a token.
 pub const MIN_LIFE: Duration = Duration::from_secs(60);
 /// See [`MIN_LIFE`].
@@ -85,8 +87,11 @@ pub enum TokenError {
     /// There is none, or it is another principal's.
     #[error("there is no token {0:?}")]
     NotFound(String),
+    /// It acts in the name of its maker.
+    #[error("{0} has made this token, and it acts in that name: revoke it, and make one of your own")]
+    NotYours(String),
     /// Too many.
-    #[error("there are {MAX_TOKENS} tokens, which is the limit: revoke some")]
+    #[error("there are {MAX_TOKENS} tokens, or {MAX_OF_MAKER} of yours, which is the limit: revoke some")]
     TooMany,
     /// No randomness.
     #[error("the operating system gives no random numbers: {0}")]
@@ -100,7 +105,7 @@ pub enum TokenError {
 #[serde(deny_unknown_fields)]
 struct Kept {
     #[serde(with = "hex::serde")]
-    digest: Digest,
+    digest: SecretDigest,
     /// The secret before the last rotation, and until when it works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     before: Option<Before>,
@@ -111,7 +116,7 @@ struct Kept {
 #[serde(deny_unknown_fields)]
 struct Before {
     #[serde(with = "hex::serde")]
-    digest: Digest,
+    digest: SecretDigest,
     until: UnixTime,
 }
 
@@ -125,9 +130,9 @@ struct Stored {
 struct Book {
     by_name: BTreeMap<String, Kept>,
     /// Names by the digests that work.
-    names: BTreeMap<Digest, String>,
-    /// Uses that the file does not have.
-    is_used: bool,
+    names: BTreeMap<SecretDigest, String>,
+    /// The file has not what is here: uses, or a revocation that could not be written.
+    is_dirty: bool,
 }
 
 /// All tokens of a controller. The default has none, and keeps them in memory only.
@@ -135,15 +140,19 @@ struct Book {
 pub struct Tokens {
     /// Where they are kept; `None`: in memory only.
     directory: Option<PathBuf>,
+    /// Never locked while the disk is waited for: every request with a token asks it.
     book: Mutex<Book>,
+    /// Held by one change at a time, from what it reads until it is on the disk.
+    changing: Mutex<()>,
 }
 
 impl Tokens {
-    /// Of this directory. A damaged file is an error: a controller that forgets tokens would surprise every program that uses one.
+    /// Of this directory, without those that have ended. A damaged file is an error: a controller that forgets tokens would surprise every
+    /// program that uses one.
     ///
     /// # Errors
     /// The file cannot be read, others can read it, or it is damaged.
-    pub fn open(directory: &Path) -> Result<Self, FileError> {
+    pub fn open(directory: &Path, now: UnixTime) -> Result<Self, FileError> {
         let path = directory.join(FILE);
         let stored: Stored = match canopy_identity::read_secret(&path)? {
             Some(text) => serde_json::from_str(&text).map_err(|error| {
@@ -154,8 +163,9 @@ impl Tokens {
             })?,
             None => Stored::default(),
         };
-        let book = Book::of(stored.tokens);
-        Ok(Self { directory: Some(directory.to_owned()), book: Mutex::new(book) })
+        let mut book = Book::of(stored.tokens);
+        book.forget_ended(now);
+        Ok(Self { directory: Some(directory.to_owned()), book: Mutex::new(book), changing: Mutex::default() })
     }
 
     /// Whether this token could be made now.
@@ -176,21 +186,34 @@ impl Tokens {
         by: &Identity,
         now: UnixTime,
     ) -> Result<(TokenSecret, Token), TokenError> {
-        let mut book = self.book();
-        book.check(&request, by, now)?;
+        let _one_at_a_time = self.changing();
+        self.book().check(&request, by, now)?;
         let TokenRequest { name, role, life } = request;
         let secret = TokenSecret::draw().map_err(TokenError::Random)?;
         let token = Token { name, role, maker: by.principal.clone(), created: now, expires: now + life, used: None };
-        self.put(&mut book, Kept { digest: secret.digest(), before: None, token: token.clone() })?;
+        self.put(Kept { digest: secret.digest(), before: None, token: token.clone() })?;
         Ok((secret, token))
     }
 
-    /// The token of this name, if the caller may rotate and revoke it.
+    /// The token of this name, if the caller may see and revoke it.
     ///
     /// # Errors
     /// There is none.
-    pub fn own(&self, name: &str, by: &Identity, now: UnixTime) -> Result<Token, TokenError> {
+    pub fn find(&self, name: &str, by: &Identity, now: UnixTime) -> Result<Token, TokenError> {
         self.book().of_principal(name, by, now).map(|kept| kept.token.clone())
+    }
+
+    /// The token of this name, if the caller has made it, and still has its role.
+    ///
+    /// # Errors
+    /// There is none, or its role is above the caller's now.
+    pub fn own(&self, name: &str, by: &Identity, now: UnixTime) -> Result<Token, TokenError> {
+        let token = self.find(name, by, now)?;
+        // An administrator ends tokens of others, and does not act in their names.
+        if !by.principal.is_same(&token.maker) {
+            return Err(TokenError::NotYours(token.maker.to_string()));
+        }
+        by.check_above(token.role).map(|()| token)
     }
 
     /// Gives a token another secret and its whole life again. The secret before works for ten minutes more. Blocks for the disk.
@@ -198,29 +221,34 @@ impl Tokens {
     /// # Errors
     /// See [`TokenError`]; nothing changes then.
     pub fn rotate(&self, name: &str, by: &Identity, now: UnixTime) -> Result<(TokenSecret, Token), TokenError> {
-        let mut book = self.book();
-        let kept = book.of_principal(name, by, now)?.clone();
-        by.check_above(kept.token.role)?;
+        let _one_at_a_time = self.changing();
+        self.own(name, by, now)?;
+        let kept = self.book().of_principal(name, by, now)?.clone();
         let secret = TokenSecret::draw().map_err(TokenError::Random)?;
         let life = Duration::from_nanos(kept.token.expires.nanos().saturating_sub(kept.token.created.nanos()));
         let until = kept.token.expires.min(now + OVERLAP);
         let token = Token { created: now, expires: now + life, ..kept.token };
         let before = Some(Before { digest: kept.digest, until });
-        self.put(&mut book, Kept { digest: secret.digest(), before, token: token.clone() })?;
+        self.put(Kept { digest: secret.digest(), before, token: token.clone() })?;
         Ok((secret, token))
     }
 
     /// Ends a token at once, on the disk too. Blocks for the disk.
     ///
     /// # Errors
-    /// There is none of this name that the caller may end. After [`TokenError::File`] it does not work any more until the controller starts
-    /// again.
+    /// There is none of this name that the caller may end. After [`TokenError::File`] it does not work any more, and is written again until
+    /// that succeeds.
     pub fn revoke(&self, name: &str, by: &Identity, now: UnixTime) -> Result<Token, TokenError> {
-        let mut book = self.book();
-        let token = book.of_principal(name, by, now)?.token.clone();
-        book.remove(name);
-        self.write(&book)?;
-        Ok(token)
+        let _one_at_a_time = self.changing();
+        let stored = {
+            let mut book = self.book();
+            let token = book.of_principal(name, by, now)?.token.clone();
+            book.remove(name);
+            book.is_dirty = true;
+            (book.stored(), token)
+        };
+        self.write(&stored.0)?;
+        Ok(stored.1)
     }
 
     /// The tokens that the caller may see, by name: its own, an administrator's are all.
@@ -232,56 +260,61 @@ impl Tokens {
 
     /// Who sends this token, and what it may do; `None` if it does not work.
     pub fn identity(&self, text: &str, now: UnixTime) -> Option<Identity> {
-        text.starts_with(PREFIX).then_some(())?;
-        let mut book = self.book();
-        let sent = digest(text);
-        let name = book.names.get(&sent)?.clone();
-        let kept = book.by_name.get_mut(&name)?;
-        let is_in_time = match &kept.before {
-            Some(before) if before.digest == sent => before.until > now,
-            _ => kept.token.expires > now,
-        };
-        if !is_in_time {
+        if text.len() != LENGTH {
             return None;
         }
-        kept.token.used = Some(now);
-        let principal = kept.token.maker.clone().with_token(&kept.token.name);
-        let identity = Identity { principal, role: Some(kept.token.role) };
-        book.is_used = true;
-        Some(identity)
+        let sent = digest(text);
+        let mut book = self.book();
+        let name = book.working(&sent, now)?.to_owned();
+        book.is_dirty = true;
+        let token = &mut book.by_name.get_mut(&name)?.token;
+        token.used = Some(now);
+        let principal = token.maker.clone().with_token(&name);
+        Some(Identity { principal, role: Some(token.role), secret: Some(sent) })
     }
 
-    /// Whether there is a token of this name.
-    pub fn has(&self, name: &str, now: UnixTime) -> bool {
-        self.book().by_name.get(name).is_some_and(|kept| kept.token.expires > now)
+    /// Whether the secret still works.
+    pub fn works(&self, secret: &SecretDigest, now: UnixTime) -> bool {
+        self.book().working(secret, now).is_some()
     }
 
-    /// Writes when tokens were used last, if one was. What is not written is lost with the controller. Blocks for the disk.
+    /// Writes what the file has not: when tokens were used last, revocations that could not be written, and that tokens have ended. Blocks for
+    /// the disk.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub fn write_uses(&self) -> Result<(), FileError> {
-        let mut book = self.book();
-        if std::mem::take(&mut book.is_used) { self.write(&book) } else { Ok(()) }
+    /// The file cannot be written; it is tried again at the next call.
+    pub fn catch_up(&self, now: UnixTime) -> Result<(), FileError> {
+        let _one_at_a_time = self.changing();
+        let stored = {
+            let mut book = self.book();
+            book.forget_ended(now);
+            book.is_dirty.then(|| book.stored())
+        };
+        stored.map_or(Ok(()), |stored| self.write(&stored))
     }
 
-    fn put(&self, book: &mut Book, kept: Kept) -> Result<(), TokenError> {
-        let name = kept.token.name.clone();
-        let old = book.remove(&name);
+    /// On the disk first, so that no answer shows a token that a restart does not know.
+    fn put(&self, kept: Kept) -> Result<(), TokenError> {
+        let stored = self.book().stored_with(kept.clone());
+        self.write(&stored)?;
+        let mut book = self.book();
+        book.remove(&kept.token.name);
         book.insert(kept);
-        if let Err(error) = self.write(book) {
-            book.remove(&name);
-            old.into_iter().for_each(|old| book.insert(old));
-            return Err(error.into());
-        }
         Ok(())
     }
 
-    fn write(&self, book: &Book) -> Result<(), FileError> {
-        let Some(directory) = &self.directory else { return Ok(()) };
-        canopy_identity::private_directory(directory)?;
-        let stored = Stored { tokens: book.by_name.values().cloned().collect() };
-        canopy_identity::replace(&directory.join(FILE), &serde_json::to_vec_pretty(&stored).unwrap_or_default())
+    fn write(&self, stored: &Stored) -> Result<(), FileError> {
+        if let Some(directory) = &self.directory {
+            canopy_identity::private_directory(directory)?;
+            canopy_identity::replace(&directory.join(FILE), &serde_json::to_vec_pretty(stored).unwrap_or_default())?;
+        }
+        // A use meanwhile is written with the next one.
+        self.book().is_dirty = false;
+        Ok(())
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -337,6 +370,26 @@ impl Book {
         self.by_name.insert(name, kept);
     }
 
+    fn stored(&self) -> Stored {
+        Stored { tokens: self.by_name.values().cloned().collect() }
+    }
+
+    /// With this token instead of the one of its name.
+    fn stored_with(&self, kept: Kept) -> Stored {
+        let others = self.by_name.values().filter(|other| other.token.name != kept.token.name);
+        Stored { tokens: others.cloned().chain([kept.clone()]).collect() }
+    }
+
+    /// The name of the token that this secret is of, if it works.
+    fn working(&self, secret: &SecretDigest, now: UnixTime) -> Option<&str> {
+        let Kept { before, token, .. } = self.by_name.get(self.names.get(secret)?)?;
+        let ends = match before {
+            Some(before) if before.digest == *secret => before.until,
+            _ => token.expires,
+        };
+        (ends > now).then_some(token.name.as_str())
+    }
+
     fn remove(&mut self, name: &str) -> Option<Kept> {
         let kept = self.by_name.remove(name)?;
         self.names.retain(|_, of| of != name);
@@ -350,7 +403,8 @@ impl Book {
         if self.by_name.contains_key(&request.name) {
             return Err(TokenError::Exists(request.name.clone()));
         }
-        if self.by_name.len() >= MAX_TOKENS {
+        let own = self.by_name.values().filter(|kept| by.principal.is_same(&kept.token.maker)).count();
+        if self.by_name.len() >= MAX_TOKENS || own >= MAX_OF_MAKER {
             return Err(TokenError::TooMany);
         }
         Ok(())
@@ -359,6 +413,7 @@ impl Book {
     fn forget_ended(&mut self, now: UnixTime) {
         let ended = self.by_name.values().filter(|kept| kept.token.expires <= now);
         let names: Vec<String> = ended.map(|kept| kept.token.name.clone()).collect();
+        self.is_dirty |= !names.is_empty();
         names.iter().for_each(|name| _ = self.remove(name));
     }
 
@@ -372,6 +427,7 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PREFIX;
 
     const DAY: Duration = Duration::from_secs(86_400);
 
@@ -379,12 +435,16 @@ mod tests {
         UnixTime::from_nanos((1_000_000 + seconds) * 1_000_000_000)
     }
 
+    fn open(directory: &tempfile::TempDir) -> Tokens {
+        Tokens::open(directory.path(), at(0)).unwrap()
+    }
+
     fn alice(role: Role) -> Identity {
-        Identity { principal: Principal::operator("alice", Some(1000)), role: Some(role) }
+        Identity::new(Principal::operator("alice", Some(1000)), Some(role))
     }
 
     fn bob(role: Role) -> Identity {
-        Identity { principal: Principal::operator("bob", Some(1001)), role: Some(role) }
+        Identity::new(Principal::operator("bob", Some(1001)), Some(role))
     }
 
     fn wanted(name: &str, role: Role) -> TokenRequest {
@@ -395,15 +455,15 @@ mod tests {
     #[test]
     fn a_token_works_until_it_ends_or_is_revoked_also_over_a_restart() {
         let directory = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(directory.path()).unwrap();
+        let tokens = open(&directory);
         let (secret, made) = tokens.make(wanted("ci", Role::Viewer), &alice(Role::Operator), at(0)).unwrap();
         assert_eq!((made.expires, made.used), (at(0) + DAY, None));
         let text = std::fs::read_to_string(directory.path().join(FILE)).unwrap();
         assert!(!text.contains(secret.reveal()) && !text.contains(&secret.reveal()[PREFIX.len()..]));
-        let tokens = Tokens::open(directory.path()).unwrap();
+        let tokens = open(&directory);
         let identity = tokens.identity(secret.reveal(), at(86_399)).unwrap();
-        tokens.write_uses().unwrap();
-        let tokens = Tokens::open(directory.path()).unwrap();
+        tokens.catch_up(at(86_399)).unwrap();
+        let tokens = open(&directory);
         assert_eq!((identity.role, identity.principal.to_string().as_str()), (Some(Role::Viewer), "alice (token ci)"));
         assert_eq!(tokens.list(&alice(Role::Operator), at(86_399))[0].used, Some(at(86_399)));
         assert_eq!(tokens.identity(secret.reveal(), at(86_400)), None);
@@ -412,7 +472,7 @@ mod tests {
         }
         tokens.revoke("ci", &alice(Role::Viewer), at(2)).unwrap();
         assert_eq!(tokens.identity(secret.reveal(), at(2)), None);
-        assert_eq!(Tokens::open(directory.path()).unwrap().identity(secret.reveal(), at(2)), None);
+        assert_eq!(open(&directory).identity(secret.reveal(), at(2)), None);
     }
 
     /// Catches a token with more rights than its maker, and one that a stranger sees, rotates or revokes.
@@ -432,6 +492,7 @@ mod tests {
             assert!(matches!(tokens.revoke("ci", &by, at(0)), Err(TokenError::NotFound(_))));
             assert!(matches!(tokens.rotate("ci", &by, at(0)), Err(TokenError::NotFound(_))));
         }
+        assert!(matches!(tokens.rotate("ci", &bob(Role::Admin), at(0)), Err(TokenError::NotYours(_))));
         // Who has lost the role cannot have the token live on.
         assert!(matches!(tokens.rotate("ci", &alice(Role::Viewer), at(0)), Err(TokenError::AboveMaker { .. })));
         assert!(tokens.identity(secret.reveal(), at(0)).is_some());
@@ -443,12 +504,12 @@ mod tests {
     #[test]
     fn after_a_rotation_both_secrets_work_for_ten_minutes_and_the_new_one_for_its_whole_life() {
         let directory = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(directory.path()).unwrap();
+        let tokens = open(&directory);
         let by = alice(Role::Viewer);
         let (old, _) = tokens.make(wanted("ci", Role::Viewer), &by, at(0)).unwrap();
         let (new, rotated) = tokens.rotate("ci", &by, at(1000)).unwrap();
         assert_eq!(rotated.expires, at(1000) + DAY);
-        let tokens = Tokens::open(directory.path()).unwrap();
+        let tokens = open(&directory);
         let works = |secret: &TokenSecret, seconds| tokens.identity(secret.reveal(), at(seconds)).is_some();
         assert!(works(&old, 1599) && !works(&old, 1600));
         assert!(works(&new, 1000) && works(&new, 87_399) && !works(&new, 87_400));
@@ -475,17 +536,44 @@ mod tests {
         tokens.make(TokenRequest { life: MAX_LIFE, ..wanted("a", Role::Viewer) }, &by, at(0)).unwrap();
     }
 
-    /// Catches memory that grows with requests, and ended tokens that keep others out.
+    /// Catches memory that grows with requests, a user who takes all of it, and ended tokens that keep others out.
     #[test]
     fn tokens_are_bounded_and_those_that_ended_make_room() {
         let tokens = Tokens::default();
-        let by = alice(Role::Admin);
+        let of = |uid| Identity::new(Principal::operator("", Some(uid)), Some(Role::Viewer));
         for number in 0..MAX_TOKENS {
-            tokens.make(wanted(&format!("t{number}"), Role::Viewer), &by, at(0)).unwrap();
+            let uid = u32::try_from(number / MAX_OF_MAKER).unwrap();
+            tokens.make(wanted(&format!("t{number}"), Role::Viewer), &of(uid), at(0)).unwrap();
+            if number + 1 == MAX_OF_MAKER {
+                let more = tokens.make(wanted("more", Role::Viewer), &of(0), at(0));
+                assert!(matches!(more, Err(TokenError::TooMany)));
+            }
         }
-        assert!(matches!(tokens.make(wanted("more", Role::Viewer), &by, at(0)), Err(TokenError::TooMany)));
-        tokens.make(wanted("more", Role::Viewer), &by, at(86_400)).unwrap();
-        assert_eq!(tokens.list(&by, at(86_400)).len(), 1);
+        assert!(matches!(tokens.make(wanted("more", Role::Viewer), &of(99), at(0)), Err(TokenError::TooMany)));
+        tokens.make(wanted("more", Role::Viewer), &of(99), at(86_400)).unwrap();
+        assert_eq!(tokens.list(&alice(Role::Admin), at(86_400)).len(), 1);
+    }
+
+    /// Catches a revocation that a full disk undoes at the next start, and a token that has ended and a clock that was set back brings back.
+    #[test]
+    fn a_revocation_that_cannot_be_written_is_written_later_and_ended_tokens_leave_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut tokens = open(&directory);
+        let by = alice(Role::Viewer);
+        let (secret, _) = tokens.make(wanted("ci", Role::Viewer), &by, at(0)).unwrap();
+        // A directory where the new file is made first.
+        let way = directory.path().join("tokens.new");
+        std::fs::create_dir(&way).unwrap();
+        assert!(matches!(tokens.revoke("ci", &by, at(1)), Err(TokenError::File(_))));
+        assert_eq!(tokens.identity(secret.reveal(), at(1)), None);
+        assert!(tokens.catch_up(at(1)).is_err());
+        std::fs::remove_dir(&way).unwrap();
+        tokens.catch_up(at(1)).unwrap();
+        tokens = open(&directory);
+        assert_eq!(tokens.identity(secret.reveal(), at(1)), None);
+        let (ended, _) = tokens.make(wanted("short", Role::Viewer), &by, at(0)).unwrap();
+        tokens.catch_up(at(86_400)).unwrap();
+        assert_eq!(open(&directory).identity(ended.reveal(), at(1)), None);
     }
 
     /// Catches a damaged or readable file that is taken for none, and a write that fails and is answered as made.
@@ -494,15 +582,15 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
-        let tokens = Tokens::open(directory.path()).unwrap();
+        let tokens = open(&directory);
         let (secret, _) = tokens.make(wanted("ci", Role::Viewer), &alice(Role::Viewer), at(0)).unwrap();
         let good = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, &good[..good.len() / 2]).unwrap();
-        assert!(Tokens::open(directory.path()).err().unwrap().to_string().contains("tokens.json: is damaged"));
+        assert!(Tokens::open(directory.path(), at(0)).err().unwrap().to_string().contains("tokens.json: is damaged"));
         std::fs::write(&path, &good).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(Tokens::open(directory.path()).err().unwrap().to_string().contains("mode 0644"));
-        let tokens = Tokens { directory: Some("/proc/nothing".into()), book: Mutex::default() };
+        assert!(Tokens::open(directory.path(), at(0)).err().unwrap().to_string().contains("mode 0644"));
+        let tokens = Tokens { directory: Some("/proc/nothing".into()), ..Tokens::default() };
         assert!(matches!(
             tokens.make(wanted("ci", Role::Viewer), &alice(Role::Viewer), at(0)),
             Err(TokenError::File(_))

@@ -47,6 +47,26 @@ pub struct Context {
     pub authority: Option<String>,
 }
 
+/// The server of a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// With what belongs to it.
+    pub context: Context,
+    /// What names it.
+    pub from: Named,
+}
+
+/// What names the server of a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// `--server` or `CANOPY_SERVER`.
+    ByAddress,
+    /// A context, which has its own token or none.
+    ByContext,
+    /// Nothing does: it is the default.
+    Not,
+}
+
 impl From<&str> for Context {
     fn from(server: &str) -> Self {
         Self { server: server.to_owned(), token_file: None, authority: None }
@@ -145,28 +165,30 @@ impl File {
 ///
 /// # Errors
 /// Flags or variables exclude one another, or the context is not known.
-pub fn server(server: Option<&str>, context: Option<&str>, env: Env<'_>) -> Result<Context, Failure> {
+pub fn server(server: Option<&str>, context: Option<&str>, env: Env<'_>) -> Result<Chosen, Failure> {
     let file = File::of(env);
+    let at = |address: &str| Ok(Chosen { context: address.into(), from: Named::ByAddress });
     let named = |name: &str| match &file {
-        Some(file) => file.context(name),
+        Some(file) => file.context(name).map(|context| Chosen { context, from: Named::ByContext }),
         None => Err(no_home()),
     };
     match (server, context) {
         (Some(_), Some(_)) => return Err(both("--server and --context")),
-        (Some(server), None) => return Ok(server.into()),
+        (Some(server), None) => return at(server),
         (None, Some(context)) => return named(context),
         (None, None) => {}
     }
     match (env("CANOPY_SERVER"), env("CANOPY_CONTEXT")) {
         (Some(_), Some(_)) => return Err(both("CANOPY_SERVER and CANOPY_CONTEXT")),
-        (Some(server), None) => return Ok(server.as_str().into()),
+        (Some(server), None) => return at(&server),
         (None, Some(context)) => return named(&context),
         (None, None) => {}
     }
-    let Some(file) = file else { return Ok(default_server(Path::new(SOCKET))) };
+    let default = || Chosen { context: default_server(Path::new(SOCKET)), from: Named::Not };
+    let Some(file) = &file else { return Ok(default()) };
     match file.read()?.current {
-        Some(current) => file.context(&current),
-        None => Ok(default_server(Path::new(SOCKET))),
+        Some(current) => named(&current),
+        None => Ok(default()),
     }
 }
 
@@ -188,13 +210,22 @@ pub fn authority(
     hash.map_err(|e| Failure::new(Exit::Usage, e.to_string()))
 }
 
-/// The token to send to a server: of the flag, else of the variable, else of its context.
+/// The token to send to a server: of the flag, else of its context, or of the variable where an address names it. What a variable has is not
+/// for the server of a context, and nothing is for one that only a port stands for: another user may listen there.
 ///
 /// # Errors
-/// The file cannot be read, others can read it, or it has no token.
-pub fn token(flag: Option<PathBuf>, of_context: Option<PathBuf>, env: Env<'_>) -> Result<Option<Credential>, Failure> {
+/// The file cannot be read, others can read it, it has no token, or nothing names the server.
+pub fn token(flag: Option<PathBuf>, chosen: &Chosen, env: Env<'_>) -> Result<Option<Credential>, Failure> {
     let variable = || env("CANOPY_TOKEN_FILE").map(PathBuf::from);
-    let Some(path) = flag.or_else(variable).or(of_context) else { return Ok(None) };
+    let path = match chosen.from {
+        Named::ByContext => flag.or_else(|| chosen.context.token_file.clone()),
+        Named::ByAddress | Named::Not => flag.or_else(variable),
+    };
+    let Some(path) = path else { return Ok(None) };
+    if chosen.from == Named::Not && chosen.context.server == LOOPBACK {
+        let why = format!("a token is not sent to a server that nothing names: --server {LOOPBACK}, if that is meant");
+        return Err(Failure::new(Exit::Usage, why));
+    }
     let failure = |why: String| Failure::new(Exit::Usage, format!("token file {} {why}", path.display()));
     let text = fs::read_to_string(&path).map_err(|e| failure(format!("cannot be read: {e}")))?;
     let mode = fs::metadata(&path).map_err(|e| failure(format!("cannot be read: {e}")))?.mode() & 0o777;
@@ -240,7 +271,7 @@ mod tests {
                 let own = variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned());
                 own.or_else(|| (name == "XDG_CONFIG_HOME").then(|| home.to_owned()))
             };
-            server(server_flag, context_flag, &env).map(|context| context.server).map_err(|f| f.message)
+            server(server_flag, context_flag, &env).map(|chosen| chosen.context.server).map_err(|f| f.message)
         };
         assert_eq!(chosen(None, None, &[]).unwrap(), "unix:/a");
         assert_eq!(chosen(None, None, &[("CANOPY_CONTEXT", "b")]).unwrap(), "unix:/b");
@@ -292,19 +323,28 @@ mod tests {
             ["flag", "variable", "context"].map(|name| write(name, &format!("{name}\n"), 0o600));
         let env = |name: &str| (name == "CANOPY_TOKEN_FILE").then(|| variable.to_str().unwrap().to_owned());
         let none = |_: &str| None;
-        let of = |flag: Option<&PathBuf>, context: Option<&PathBuf>, env: Env<'_>| {
-            token(flag.cloned(), context.cloned(), env).map(|token| token.map(|token| token.0)).map_err(|f| f.message)
+        let of = |flag: Option<&PathBuf>, chosen: &Chosen, env: Env<'_>| {
+            token(flag.cloned(), chosen, env).map(|token| token.map(|token| token.0)).map_err(|f| f.message)
         };
-        assert_eq!(of(Some(&flag), Some(&context), &env).unwrap().unwrap(), "flag");
-        assert_eq!(of(None, Some(&context), &env).unwrap().unwrap(), "variable");
-        assert_eq!(of(None, Some(&context), &none).unwrap().unwrap(), "context");
-        assert_eq!(of(None, None, &none).unwrap(), None);
+        let at = |server: &str, from, token_file: Option<&PathBuf>| Chosen {
+            context: Context { token_file: token_file.cloned(), ..server.into() },
+            from,
+        };
+        let (address, own) = (at("unix:/a", Named::ByAddress, None), at("unix:/a", Named::ByContext, Some(&context)));
+        assert_eq!(of(Some(&flag), &own, &env).unwrap().unwrap(), "flag");
+        assert_eq!(of(None, &own, &env).unwrap().unwrap(), "context");
+        assert_eq!(of(None, &at("unix:/a", Named::ByContext, None), &env).unwrap(), None);
+        assert_eq!(of(None, &address, &env).unwrap().unwrap(), "variable");
+        assert_eq!(of(None, &address, &none).unwrap(), None);
+        // Another user may listen at the default port.
+        assert!(of(None, &at(LOOPBACK, Named::Not, None), &env).unwrap_err().contains("nothing names"));
+        assert_eq!(of(None, &at("unix:/a", Named::Not, None), &env).unwrap().unwrap(), "variable");
         for (name, text, mode, why) in [
             ("open", "t", 0o640, "mode 0640"),
             ("empty", "\n", 0o600, "has no token"),
             ("two", "a b", 0o600, "has no token"),
         ] {
-            let message = of(Some(&write(name, text, mode)), None, &none).unwrap_err();
+            let message = of(Some(&write(name, text, mode)), &address, &none).unwrap_err();
             assert!(message.contains(name) && message.contains(why), "{message}");
         }
         let text = format!("contexts: {{a: {{server: 'unix:/a', tokenFile: {}}}}}", context.display());
@@ -312,6 +352,6 @@ mod tests {
         let file = with(&home, &text);
         assert_eq!(file.context("a").unwrap().token_file.as_ref(), Some(&context));
         let at_home = |name: &str| (name == "XDG_CONFIG_HOME").then(|| home.path().to_str().unwrap().to_owned());
-        assert_eq!(server(Some("unix:/b"), None, &at_home).unwrap().token_file, None);
+        assert_eq!(server(Some("unix:/b"), None, &at_home).unwrap().context.token_file, None);
     }
 }

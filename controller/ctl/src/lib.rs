@@ -35,7 +35,8 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         return commands::completion(shell, out);
     }
     let server = contexts::server(cli.server.as_deref(), cli.context.as_deref(), &env)?;
-    let token = contexts::token(cli.token_file, server.token_file, &env)?;
+    let token = contexts::token(cli.token_file, &server, &env)?;
+    let server = server.context;
     let authority = contexts::authority(cli.authority, server.authority, &env)?;
     let client = Client::new(&server.server, authority)?.within(cli.commit).with_token(token)?;
     match cli.command {

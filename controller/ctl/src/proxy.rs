@@ -24,9 +24,11 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 
 /// Connections at once: one browser has six, and a stream for each tab.
-const MAX_CONNECTIONS: usize = 128;
+const MAX_CONNECTIONS: usize = 32;
 /// A request's headers must arrive within this time.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// The controller's answer must begin within this time; it has 30 s itself.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 /// By it the controller does not take the sender for the user that runs this program.
 const FORWARDED: HeaderName = HeaderName::from_static("canopy-forwarded");
 
@@ -38,6 +40,8 @@ pub(crate) struct Proxy {
     /// `127.0.0.1:port`.
     authority: Arc<str>,
     client: Client,
+    /// Drawn by this proxy, and sent with every request: a session that it begins works by it alone.
+    mark: HeaderValue,
 }
 
 impl Proxy {
@@ -49,7 +53,13 @@ impl Proxy {
         let failure = |e: std::io::Error| Failure::new(Exit::Error, format!("listening on 127.0.0.1:{port}: {e}"));
         let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(failure)?;
         let authority = listener.local_addr().map_err(failure)?.to_string().into();
-        Ok(Self { listener, authority, client })
+        let mut octets = [0; 16];
+        let random = getrandom::fill(&mut octets);
+        random.map_err(|e| Failure::new(Exit::Error, format!("the operating system gives no random numbers: {e}")))?;
+        let mark = octets.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
+        let mut mark = HeaderValue::try_from(mark).map_err(|e| Failure::new(Exit::Error, e.to_string()))?;
+        mark.set_sensitive(true);
+        Ok(Self { listener, authority, client, mark })
     }
 
     /// For the address bar of a browser.
@@ -59,7 +69,7 @@ impl Proxy {
 
     /// Serves for ever.
     pub(crate) async fn serve(self) {
-        let Self { listener, authority, client } = self;
+        let Self { listener, authority, client, mark } = self;
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
             let slot = slots.clone().acquire_owned().await;
@@ -67,12 +77,12 @@ impl Proxy {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let (authority, client) = (authority.clone(), client.clone());
+            let (authority, client, mark) = (authority.clone(), client.clone(), mark.clone());
             tokio::spawn(async move {
                 let _slot = slot;
                 let answer = service_fn(|request| {
-                    let (authority, client) = (authority.clone(), client.clone());
-                    async move { Ok::<_, Infallible>(answer(request, &authority, &client).await) }
+                    let (authority, client, mark) = (authority.clone(), client.clone(), mark.clone());
+                    async move { Ok::<_, Infallible>(answer(request, &authority, &client, mark).await) }
                 });
                 let mut server = http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -83,14 +93,16 @@ impl Proxy {
     }
 }
 
-async fn answer(mut request: Request<Incoming>, authority: &str, client: &Client) -> Answer {
+async fn answer(mut request: Request<Incoming>, authority: &str, client: &Client, mark: HeaderValue) -> Answer {
     if let Err((status, why)) = check(request.method(), request.headers(), authority) {
         return plain(status, why);
     }
     let headers = request.headers_mut();
     hop_by_hop(headers);
-    headers.insert(FORWARDED, HeaderValue::from_static("ui"));
-    match client.forward(request).await {
+    headers.insert(FORWARDED, mark);
+    let forwarded = tokio::time::timeout(ANSWER_TIMEOUT, client.forward(request)).await;
+    let late = |_| Failure::new(Exit::Timeout, format!("{} did not answer within {ANSWER_TIMEOUT:?}", client.name()));
+    match forwarded.map_err(late).and_then(|answered| answered) {
         Ok(mut answer) => {
             hop_by_hop(answer.headers_mut());
             answer.map(BodyExt::boxed)

@@ -7,8 +7,10 @@ use axum::http::StatusCode;
 use canopy_controller_actor::Controller;
 use canopy_controller_api::ApiVersion;
 use canopy_controller_api::version::Version;
+use canopy_controller_core::role::Role;
 use serde::Deserialize;
 
+use crate::caller::Sender;
 use crate::extract::ApiQuery;
 
 #[derive(Deserialize)]
@@ -36,6 +38,7 @@ enum Check {
     responses((status = 200, description = "ready", body = String), (status = 503, description = "not ready", body = String)))]
 pub(crate) async fn readyz(
     State(controller): State<Controller>,
+    Sender(by): Sender,
     ApiQuery(query): ApiQuery<Verbose>,
 ) -> (StatusCode, String) {
     let commands = match controller.is_running() {
@@ -57,6 +60,11 @@ pub(crate) async fn readyz(
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     if is_well && query.verbose.is_none() {
         return (status, "ok\n".into());
+    }
+    // Paths and what was lost are not for strangers.
+    if by.role < Some(Role::Viewer) {
+        let word = if is_ready { "ready, and an operator has to see to something" } else { "not ready" };
+        return (status, format!("{word}: `canopyctl check` shows it\n"));
     }
     let lines = checks.iter().map(|(name, check)| match check {
         Check::Holds(detail) => format!("[+] {name}: {detail}\n"),

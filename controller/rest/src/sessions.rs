@@ -32,7 +32,8 @@ pub(crate) use self::book::Refused;
 /// Where a code is exchanged for a bearer.
 const SIGN_IN: &str = "/api/v1/sign-in";
 /// Header of requests that `canopyctl ui` forwards for a browser: they have the rights of their bearer, and none of the user that runs it. A
-/// client that sends it without need has fewer rights, never more.
+/// client that sends it without need has fewer rights, never more. Its value is drawn by each `canopyctl ui`: a session that it has begun works
+/// by it alone, so that who takes its port when it has ended gets a bearer of no use.
 const FORWARDED: &str = "canopy-forwarded";
 /// Octets of a code: 128 bits.
 const CODE_OCTETS: usize = 16;
@@ -53,11 +54,15 @@ impl Sessions {
         Ok(SignInCode { code, expires_in_seconds: CODE_LASTS.as_secs() })
     }
 
-    /// Uses a code up and begins a session.
-    pub(crate) fn exchange(&self, code: &Credential) -> Result<Result<Session, Refused>, ApiError> {
+    /// Uses a code up and begins a session of the browser that sends these headers.
+    pub(crate) fn exchange(
+        &self,
+        code: &Credential,
+        headers: &HeaderMap,
+    ) -> Result<Result<Session, Refused>, ApiError> {
         let bearer = draw::<BEARER_OCTETS>()?;
-        let begun = self.book().exchange(&digest(&code.0), digest(&bearer.0), Instant::now());
-        Ok(begun.map(|Identity { principal: by, role }| {
+        let begun = self.book().exchange(&digest(&code.0), digest(&bearer.0), through(headers), Instant::now());
+        Ok(begun.map(|Identity { principal: by, role, .. }| {
             tracing::info!(%by, "signed in to the web UI");
             Session { bearer, expires_in_seconds: SESSION_LASTS.as_secs(), by: by.into(), role }
         }))
@@ -89,14 +94,13 @@ pub(crate) struct Bearers {
 
 impl Bearers {
     /// The identity of a bearer; `None` if it does not work.
-    fn identity(&self, bearer: &str) -> Option<Identity> {
+    fn identity(&self, bearer: &str, headers: &HeaderMap) -> Option<Identity> {
         let now = UnixTime::now();
         if bearer.starts_with(PREFIX) {
             return self.tokens.identity(bearer, now);
         }
-        let identity = self.sessions.book().identity(&digest(bearer), Instant::now());
-        let is_of_token = |name: &String| self.tokens.has(name, now);
-        identity.filter(|by| by.principal.token.as_ref().is_none_or(is_of_token))
+        let identity = self.sessions.book().identity(&digest(bearer), through(headers), Instant::now());
+        identity.filter(|by| by.secret.is_none_or(|secret| self.tokens.works(&secret, now)))
     }
 }
 
@@ -106,7 +110,7 @@ pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request
     let is_sign_in = request.uri().path() == SIGN_IN && request.method() == Method::POST;
     let is_api = request.uri().path().starts_with("/api/");
     match bearer(request.headers()) {
-        Some(bearer) if !is_sign_in => match bearers.identity(bearer) {
+        Some(bearer) if !is_sign_in => match bearers.identity(bearer, request.headers()) {
             Some(identity) => _ = request.extensions_mut().insert(Caller::known(identity)),
             None if bearer.starts_with(PREFIX) => return bad_token(),
             None => return unauthorized("the session has ended"),
@@ -158,6 +162,11 @@ pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
 /// Whether these headers have a bearer, valid or not.
 pub(crate) fn has_bearer(headers: &HeaderMap) -> bool {
     bearer(headers).is_some()
+}
+
+/// By which `canopyctl ui` a request comes.
+fn through(headers: &HeaderMap) -> Option<[u8; 32]> {
+    headers.get(FORWARDED).map(|value| Sha256::digest(value.as_bytes()).into())
 }
 
 /// What `Authorization: Bearer` has (RFC 6750 section 2.1).

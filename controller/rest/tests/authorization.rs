@@ -56,9 +56,6 @@ const VIEWER: &[&str] = &[
     "get /api/v1/versions",
     "get /api/v1/watch",
     "post /api/v1/sign-in-codes",
-    "post /api/v1/tokens",
-    "post /api/v1/tokens/{token}/rotate",
-    "delete /api/v1/tokens/{token}",
     "post /api/v1/validate",
 ];
 const OPERATOR: &[&str] = &[
@@ -78,6 +75,9 @@ const OPERATOR: &[&str] = &[
     "delete /api/v1/groups/{group}/members/{host}",
     "post /api/v1/log-levels",
     "post /api/v1/silences",
+    "post /api/v1/tokens",
+    "post /api/v1/tokens/{token}/rotate",
+    "delete /api/v1/tokens/{token}",
     "put /api/v1/silences/{silence}",
     "delete /api/v1/silences/{silence}",
 ];
@@ -348,8 +348,18 @@ async fn a_session_of_a_token_ends_with_it() {
 async fn what_is_forwarded_has_the_rights_of_its_bearer_alone() {
     let api = Api::start().await;
     let token = made(&api, "laptop", Role::Operator).await;
-    let (header, session) = (bearer(&token), support::signed_in(&api).await);
-    let forwarded = ("canopy-forwarded", "ui");
+    let (header, direct) = (bearer(&token), support::signed_in(&api).await);
+    let forwarded = ("canopy-forwarded", "00ff");
+    let of_json = ("content-type", "application/json");
+    let code = api.post("/api/v1/sign-in-codes", &json!({})).await.json()["code"].clone();
+    let begun = api.send("POST", "/api/v1/sign-in", &[forwarded, of_json], json!({"code": code}).to_string()).await;
+    let session = format!("Bearer {}", begun.json()["bearer"].as_str().unwrap());
+    // Each works the way that it was begun, so that a bearer that reaches another program is of no use to it.
+    let read = async |headers: &[(&str, &str)]| api.send("GET", "/api/v1/groups", headers, "").await.status.as_u16();
+    assert_eq!(read(&[("authorization", &session)]).await, 401);
+    assert_eq!(read(&[("authorization", &session), ("canopy-forwarded", "00fe")]).await, 401);
+    assert_eq!(read(&[("authorization", &direct), forwarded]).await, 401);
+    assert_eq!(read(&[("authorization", &direct)]).await, 200);
     for (operation, needed) in expected() {
         let (method, path) = path(operation);
         let answer = api.send(&method, &path, &[forwarded], "").await;
@@ -406,4 +416,52 @@ async fn a_viewer_sees_no_key_to_the_memory_of_a_receiver() {
     ] {
         assert!(!viewer.get(path).await.text.contains("77777"), "{path}");
     }
+}
+
+/// Catches a stranger who makes the controller read much, and an answer to a probe that shows a stranger more than a word.
+#[tokio::test]
+async fn strangers_cost_little_and_learn_little() {
+    let api = Api::start().await;
+    let stranger = api.by(Principal::operator("", None), None);
+    let large = format!("{{\"code\": \"{}\"}}", "A".repeat(1024));
+    let answer = stranger.send("POST", "/api/v1/sign-in", &[("content-type", "application/json")], large).await;
+    assert_eq!(answer.problem().0, 413, "{}", answer.text);
+    api.controller.stop().await;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while api.get("/readyz").await.status == 200 && std::time::Instant::now() < deadline {
+        tokio::task::yield_now().await;
+    }
+    let seen = stranger.get("/readyz").await;
+    assert_eq!((seen.status.as_u16(), seen.text.as_str()), (503, "not ready: `canopyctl check` shows it\n"));
+    assert!(api.get("/readyz").await.text.contains("[-] commands: the controller is stopping"));
+}
+
+/// Catches an operator who takes the topology back, or keeps it, through the commit of an administrator.
+#[tokio::test]
+async fn a_commit_with_a_topology_is_an_administrators() {
+    let api = Api::start().await;
+    let operator = api.by(Principal::operator("bob", Some(1001)), Some(Role::Operator));
+    let begin = async || {
+        let begun = api.post("/api/v1/commit", &json!({"timeoutSeconds": 600})).await;
+        begun.json()["id"].as_str().unwrap().to_owned()
+    };
+    let of_json = ("content-type", "application/json");
+    let id = begin().await;
+    let headers = [of_json, ("canopy-commit", id.as_str())];
+    let put = api.send("PUT", "/api/v1/topology", &headers, support::topology().to_string()).await;
+    assert_eq!(put.status, 201, "{}", put.text);
+    for (act, body) in [
+        ("cancel", json!({"id": id})),
+        ("confirm", json!({"id": id})),
+        ("extend", json!({"id": id, "timeoutSeconds": 60})),
+    ] {
+        let refused = operator.post(&format!("/api/v1/commit/{act}"), &body).await;
+        assert_eq!((refused.problem().0, refused.problem().1.as_str()), (403, "RoleNeeded"), "{act}");
+    }
+    assert_eq!(api.post("/api/v1/commit/confirm", &json!({"id": id})).await.status, 200);
+    let id = begin().await;
+    let headers = [of_json, ("canopy-commit", id.as_str())];
+    let put = operator.send("PUT", "/api/v1/groups/g1", &headers, support::group("g1").to_string()).await;
+    assert_eq!(put.status, 201, "{}", put.text);
+    assert_eq!(operator.post("/api/v1/commit/cancel", &json!({"id": id})).await.status, 200);
 }

@@ -14,9 +14,9 @@ use tokio::net::UnixStream;
 
 use crate::peer_groups::peer_groups;
 
-/// The user that has connected from `peer` to `local`, with the groups that the user database has.
-pub(crate) fn of_tcp(peer: SocketAddr, local: SocketAddr, roles: Arc<UnixRoles>) -> Caller {
-    Caller::new(move || uid_of_socket(peer, local).map_or_else(Identity::unknown, |uid| identity(uid, None, &roles)))
+/// The user that has connected from `peer` to `local`, with the groups that the user database has. Blocks.
+pub(crate) fn of_tcp(peer: SocketAddr, local: SocketAddr, roles: &UnixRoles) -> Identity {
+    uid_of_socket(peer, local).map_or_else(Identity::unknown, |uid| identity(uid, None, roles))
 }
 
 /// The user of the process that has connected, with the groups of that process.
@@ -35,7 +35,7 @@ fn identity(uid: u32, groups: Option<Vec<Gid>>, roles: &UnixRoles) -> Identity {
     let is_member =
         |name: &str| Group::from_name(name).is_ok_and(|group| group.is_some_and(|g| groups.contains(&g.gid)));
     let role = roles.of(uid, Uid::effective().as_raw(), is_member);
-    Identity { principal: Principal::operator(user.map(|user| user.name).unwrap_or_default(), Some(uid)), role }
+    Identity::new(Principal::operator(user.map(|user| user.name).unwrap_or_default(), Some(uid)), role)
 }
 
 fn groups_of(user: &User) -> Option<Vec<Gid>> {
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn users_have_their_names_and_roles() {
         let roles = UnixRoles::default();
-        let root = Identity { principal: Principal::operator("root", Some(0)), role: Some(Role::Admin) };
+        let root = Identity::new(Principal::operator("root", Some(0)), Some(Role::Admin));
         assert_eq!(identity(0, None, &roles), root);
         let stranger = identity(4_000_000_000, None, &roles);
         assert_eq!((stranger.principal.to_string().as_str(), stranger.role), ("uid 4000000000", None));

@@ -22,6 +22,8 @@ use crate::listen::Listener;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections of one user, other than root and the controller's own, through a Unix socket.
 const OF_USER: usize = 128;
+/// Connections that are kept for root and the controller's own user.
+const RESERVED: usize = 64;
 /// Connections of one address, or one /64 of IPv6, over TLS.
 const OF_ADDRESS: usize = 64;
 
@@ -59,7 +61,8 @@ pub(crate) type Entering = Pin<Box<dyn Future<Output = io::Result<Entered>> + Se
 impl Door {
     /// For listeners that have `most` connections at once.
     pub(crate) fn new(roles: UnixRoles, registrar: Option<Arc<Registrar>>, most: usize) -> Self {
-        let (users, addresses) = (Places::new(most, OF_USER), Places::new(most, OF_ADDRESS));
+        let others = most.saturating_sub(RESERVED);
+        let (users, addresses) = (Places::new(others, OF_USER), Places::new(others, OF_ADDRESS));
         Self { roles: Arc::new(roles), registrar, users, addresses }
     }
 }
@@ -70,8 +73,14 @@ pub(crate) async fn accept(listener: &Listener, door: &Door) -> io::Result<Optio
         Listener::Tcp(l) if is_local(l) => {
             let (stream, peer) = l.accept().await?;
             stream.set_nodelay(true)?;
-            let caller = caller::of_tcp(peer, stream.local_addr()?, door.roles.clone());
-            Ok(Some(entered(stream, caller, Held::Free)))
+            let (local, roles) = (stream.local_addr()?, door.roles.clone());
+            Ok(Some(Box::pin(async move {
+                let asked = tokio::task::spawn_blocking(move || caller::of_tcp(peer, local, &roles)).await;
+                // It has been this connection all the time: no other user has got its port meanwhile.
+                stream.peer_addr()?;
+                let caller = Caller::known(asked.map_err(io::Error::other)?);
+                Ok(Entered { stream: Box::new(stream), caller, place: Held::Free })
+            })))
         }
         Listener::Tcp(l) => {
             let (stream, peer) = l.accept().await?;

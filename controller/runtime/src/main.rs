@@ -159,7 +159,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let directory = config.identity.directory.clone();
     let registrar = config.has_tls().then(|| Registrar::open(config.identity.into(), UnixTime::now()));
     let registrar = registrar.transpose().context("opening the authority (identity.directory)")?;
-    let tokens = Tokens::open(&directory).context("opening the tokens (identity.directory)")?;
+    let tokens = Tokens::open(&directory, UnixTime::now()).context("opening the tokens (identity.directory)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());
     for listen in &config.grpc.listen {
         grpc.push(listen.bind().await.context("grpc.listen")?);

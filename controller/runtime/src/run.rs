@@ -14,6 +14,7 @@ use canopy_daemon::log::TimedLevel;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::log_level::LogOrder;
 use canopy_store::{Store, StoreError};
+use canopy_units::UnixTime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
@@ -114,7 +115,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     }
     let renewals = registrar.map(|registrar| tokio::spawn(registrar.maintain()));
     let checkpoints = tokio::spawn(checkpoint_periodically(store.clone()));
-    let uses = tokio::spawn(write_uses_periodically(tokens.clone()));
+    let keeping = tokio::spawn(keep_tokens(tokens.clone()));
     on_ready();
     let mut task_ended = false;
     let mut outcome = tokio::select! {
@@ -135,8 +136,8 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         outcome = outcome.and(flat(task.await));
     }
     checkpoints.abort();
-    uses.abort();
-    write_uses(tokens).await;
+    keeping.abort();
+    write_tokens(tokens).await;
     if let Some(renewals) = renewals {
         renewals.abort();
     }
@@ -160,18 +161,18 @@ async fn checkpoint_periodically(store: Arc<dyn Store>) {
     }
 }
 
-/// When tokens were used last.
-async fn write_uses_periodically(tokens: Arc<Tokens>) {
+/// What the file of tokens has not: when they were used last, and what a full disk has kept from it.
+async fn keep_tokens(tokens: Arc<Tokens>) {
     loop {
         tokio::time::sleep(CHECKPOINT_INTERVAL).await;
-        write_uses(tokens.clone()).await;
+        write_tokens(tokens.clone()).await;
     }
 }
 
-async fn write_uses(tokens: Arc<Tokens>) {
-    let written = tokio::task::spawn_blocking(move || tokens.write_uses()).await;
+async fn write_tokens(tokens: Arc<Tokens>) {
+    let written = tokio::task::spawn_blocking(move || tokens.catch_up(UnixTime::now())).await;
     if let Ok(Err(error)) = written {
-        tracing::error!(%error, "cannot write when tokens were used last: `canopyctl token list` may show earlier times after a restart");
+        tracing::error!(%error, "cannot write tokens.json (identity.directory): until that succeeds, a restart would bring back a token that was revoked meanwhile");
     }
 }
 

@@ -830,7 +830,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Gives a token another secret, and its whole life again. The answer alone has it; the secret before works for ten minutes more. */
+        /** Gives a token of yours another secret, and its whole life again. The answer alone has it; the secret before works for ten minutes more. */
         post: operations["rotateToken"];
         delete?: never;
         options?: never;
@@ -11362,7 +11362,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description more than your role, or sent by a browser or with a bearer */
+            /** @description more than your role, another user's, or sent by a browser or with a bearer */
             403: {
                 headers: {
                     [name: string]: unknown;

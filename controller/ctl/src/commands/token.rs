@@ -40,12 +40,12 @@ pub async fn run(
             let for_seconds = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
             let body = json!(TokenInput { name: name.clone(), role: *role, for_seconds });
             let made: NewToken = client.post(&format!("making the token {name}"), PATH, &body).await?;
-            keep(&made, file.as_deref(), out, err)
+            keep(client, &made, file.as_deref(), out, err)
         }
         TokenAction::Rotate { name, file } => {
             let path = format!("{PATH}/{}/rotate", segment("token", name)?);
             let made: NewToken = client.post(&format!("rotating the token {name}"), &path, &json!({})).await?;
-            keep(&made, file.as_deref(), out, err)
+            keep(client, &made, file.as_deref(), out, err)
         }
         TokenAction::Revoke { name } => {
             let path = format!("{PATH}/{}", segment("token", name)?);
@@ -81,28 +81,35 @@ pub async fn caller(client: &Client, out: &mut dyn Write) -> Result<(), Failure>
 }
 
 /// Prints the token, or writes it into the file.
-fn keep(made: &NewToken, file: Option<&Path>, out: &mut dyn Write, err: &mut dyn Write) -> Result<(), Failure> {
+fn keep(
+    client: &Client,
+    made: &NewToken,
+    file: Option<&Path>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<(), Failure> {
     let ends = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(made.expires_unix_ns));
     writeln!(err, "token {} has the role {} until {ends}, and is not shown again", clean(&made.name), made.role)?;
     if let Some(authority) = &made.authority {
         let use_it = "elsewhere: canopyctl context set NAME https://CONTROLLER:PORT --with-token FILE --with-authority";
         writeln!(err, "{use_it} {}", clean(authority))?;
     }
+    let server = client.name();
     let Some(file) = file else { return Ok(writeln!(out, "{}", made.token.0)?) };
     let written = replace(file, &made.token.0);
     written.map_err(|e| {
         let then = format!("revoke it with `canopyctl token revoke {}` and make another", clean(&made.name));
         Failure::new(Exit::Error, format!("the token cannot be written to {}: {e}; {then}", file.display()))
     })?;
-    Ok(writeln!(err, "it is in {}: CANOPY_TOKEN_FILE={0} canopyctl whoami", file.display())?)
+    Ok(writeln!(err, "it is in {0}: canopyctl --server {server} --token-file {0} whoami", file.display())?)
 }
 
 fn replace(file: &Path, token: &str) -> std::io::Result<()> {
     let mut name = file.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     let new = Path::new(&name);
+    let mut open = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
     let written = (|| {
-        let mut open = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
         writeln!(open, "{token}")?;
         open.sync_all()?;
         fs::rename(new, file)

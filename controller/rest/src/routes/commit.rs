@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use canopy_controller_access::Identity;
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::commit::{Act, Commit, End, Refused};
 use canopy_controller_api::commit::{
@@ -16,8 +17,11 @@ use canopy_controller_api::commit::{
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::KeyHeader;
 use canopy_controller_api::{ApiVersion, Kind};
+use canopy_controller_core::audit::IntentKind;
+use canopy_controller_core::role::Role;
 use canopy_units::UnixTime;
 
+use crate::caller::Sender;
 use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiQuery};
@@ -55,9 +59,11 @@ pub(crate) async fn begin(
     responses((status = 200, body = CommitResource, description = "confirmed"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn confirm(
     State(controller): State<Controller>,
+    Sender(sender): Sender,
     conditions: Conditions,
     ApiJson(CommitEnd { id }): ApiJson<CommitEnd>,
 ) -> Result<Response, ApiError> {
+    may_end(&controller, &sender)?;
     act_on(&controller, Act::Confirm(id), conditions, StatusCode::OK).await
 }
 
@@ -66,9 +72,11 @@ pub(crate) async fn confirm(
     responses((status = 200, body = CommitResource, description = "rolled back; `refused` has what could not be put back"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn cancel(
     State(controller): State<Controller>,
+    Sender(sender): Sender,
     conditions: Conditions,
     ApiJson(CommitEnd { id }): ApiJson<CommitEnd>,
 ) -> Result<Response, ApiError> {
+    may_end(&controller, &sender)?;
     act_on(&controller, Act::Cancel(id), conditions, StatusCode::OK).await
 }
 
@@ -77,9 +85,11 @@ pub(crate) async fn cancel(
     responses((status = 200, body = CommitResource, description = "extended"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn extend(
     State(controller): State<Controller>,
+    Sender(sender): Sender,
     conditions: Conditions,
     ApiJson(CommitExtend { id, timeout_seconds }): ApiJson<CommitExtend>,
 ) -> Result<Response, ApiError> {
+    may_end(&controller, &sender)?;
     act_on(&controller, Act::Extend(id, Duration::from_secs(timeout_seconds)), conditions, StatusCode::OK).await
 }
 
@@ -94,6 +104,18 @@ pub(crate) fn pending(controller: &Controller) -> Option<PendingCommit> {
             changes: changes.len() as u64,
         })
     })
+}
+
+/// Whether the caller may decide about the pending commit: with a topology in it, an administrator, as for the topology itself.
+fn may_end(controller: &Controller, by: &Identity) -> Result<(), ApiError> {
+    let has_topology = controller.with_commit(|pending| {
+        pending.is_some_and(|commit| commit.changes.iter().any(|(target, _)| target.kind == IntentKind::Topology))
+    });
+    if has_topology && by.role < Some(Role::Admin) {
+        let detail = format!("the pending commit changes the topology, which needs admin: {} has not", by.principal);
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "RoleNeeded", detail));
+    }
+    Ok(())
 }
 
 async fn act_on(

@@ -36,9 +36,10 @@ pub(crate) async fn create_code(
         (status = 429, body = Problem, description = "too many wrong codes")))]
 pub(crate) async fn sign_in(
     Extension(sessions): Extension<Sessions>,
+    headers: HeaderMap,
     ApiJson(body): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
-    Ok(match sessions.exchange(&code(body)?)? {
+    Ok(match sessions.exchange(&code(body)?, &headers)? {
         Ok(session) => ([(CACHE_CONTROL, "no-store")], Json(session)).into_response(),
         Err(Refused::NotValid) => {
             let detail = "this code does not work, or not any more: it is for one sign-in within a minute, `canopyctl ui` makes another";

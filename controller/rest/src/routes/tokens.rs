@@ -37,7 +37,7 @@ const FOR_USERS: &str = "tokens are made, rotated and revoked by users themselve
 /// Who sends this request, as the controller sees it, and with which role.
 #[utoipa::path(get, path = "/api/v1/caller", tag = "tokens", operation_id = "getCaller",
     responses((status = 200, body = CallerItem, description = "the caller")))]
-pub(crate) async fn caller(Sender(Identity { principal, role }): Sender) -> Json<CallerItem> {
+pub(crate) async fn caller(Sender(Identity { principal, role, .. }): Sender) -> Json<CallerItem> {
     Json(CallerItem { principal: principal.into(), role })
 }
 
@@ -71,9 +71,9 @@ pub(crate) async fn create(
     Ok(shown(StatusCode::CREATED, made, registrar.as_deref()))
 }
 
-/// Gives a token another secret, and its whole life again. The answer alone has it; the secret before works for ten minutes more.
+/// Gives a token of yours another secret, and its whole life again. The answer alone has it; the secret before works for ten minutes more.
 #[utoipa::path(post, path = "/api/v1/tokens/{token}/rotate", tag = "tokens", operation_id = "rotateToken", params(("token" = String, Path, description = "its name")),
-    responses((status = 200, body = NewToken, description = "rotated"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "more than your role, or sent by a browser or with a bearer"), (status = 404, body = Problem, description = "you have no such token")))]
+    responses((status = 200, body = NewToken, description = "rotated"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "more than your role, another user's, or sent by a browser or with a bearer"), (status = 404, body = Problem, description = "you have no such token")))]
 pub(crate) async fn rotate(
     State(controller): State<Controller>,
     Extension(tokens): Extension<Arc<Tokens>>,
@@ -85,8 +85,7 @@ pub(crate) async fn rotate(
 ) -> Result<Response, ApiError> {
     conditions.unconditional()?;
     for_users(&headers, &by)?;
-    let token = tokens.own(&name, &by, UnixTime::now()).map_err(refused)?;
-    by.check_above(token.role).map_err(refused)?;
+    tokens.own(&name, &by, UnixTime::now()).map_err(refused)?;
     audited(&controller, &name, Action::Rotate, &by).await?;
     let made = on_disk(move || tokens.rotate(&name, &by, UnixTime::now())).await?;
     Ok(shown(StatusCode::OK, made, registrar.as_deref()))
@@ -106,11 +105,12 @@ pub(crate) async fn revoke(
 ) -> Result<StatusCode, ApiError> {
     conditions.unconditional()?;
     for_users(&headers, &by)?;
-    tokens.own(&name, &by, UnixTime::now()).map_err(refused)?;
+    tokens.find(&name, &by, UnixTime::now()).map_err(refused)?;
     if let Err(error) = audited(&controller, &name, Action::Revoke, &by).await {
         // A token that has leaked is revoked also while the disk is full.
         tracing::error!(token = name, by = %by.principal, ?error, "the audit does not have this revocation, which is carried out");
     }
+    // Its sessions do not work any more either; they are kept no longer than it.
     sessions.end_of_token(&name);
     on_disk(move || tokens.revoke(&name, &by, UnixTime::now())).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -163,6 +163,7 @@ fn refused(error: TokenError) -> ApiError {
     let detail = error.to_string();
     match error {
         TokenError::Invalid { field, why } => ApiError::invalid(FieldError::new(field, why)),
+        TokenError::NotYours(_) => ApiError::new(StatusCode::FORBIDDEN, "NotYours", detail),
         TokenError::AboveMaker { .. } => ApiError::new(StatusCode::FORBIDDEN, "RoleNeeded", detail),
         TokenError::Exists(_) => ApiError::new(StatusCode::CONFLICT, "AlreadyExists", detail),
         TokenError::NotFound(name) => ApiError::not_found("token", name),

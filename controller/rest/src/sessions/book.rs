@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! code: made --exchanged--> used up, and a session begins
-//!         \--- 60 s, or 16 newer ones --> gone
-//! session: begun --12 h, sign-out, or 64 newer ones--> gone
+//!         \--- 60 s, 4 newer ones of its user, or 16 --> gone
+//! session: begun --12 h, sign-out, 16 newer ones of its user, or 64--> gone
 //! ```
 
 use std::collections::VecDeque;
@@ -21,6 +21,8 @@ pub(crate) const SESSION_LASTS: Duration = Duration::from_secs(12 * 60 * 60);
 const MAX_CODES: usize = 16;
 /// Sessions at once; one more ends the oldest.
 const MAX_SESSIONS: usize = 64;
+/// Codes and sessions of one user at once; one more ends the oldest of that user.
+const MAX_OWN: (usize, usize) = (4, 16);
 /// Wrong codes in a row after which every code is refused for a while.
 const MAX_FAILURES: u32 = 10;
 /// Time after which one wrong code is forgiven.
@@ -43,6 +45,8 @@ struct Held {
     digest: Digest,
     ends: Instant,
     by: Identity,
+    /// By which `canopyctl ui` alone it is sent, as the digest of what that sends along; `None`: by a browser itself.
+    through: Option<Digest>,
 }
 
 /// The codes and sessions of a controller, the oldest first.
@@ -56,26 +60,34 @@ pub(super) struct Book {
 impl Book {
     /// Keeps a code that `by` had made.
     pub(super) fn add_code(&mut self, digest: Digest, by: Identity, now: Instant) {
-        add(&mut self.codes, MAX_CODES, Held { digest, ends: now + CODE_LASTS, by }, now);
+        let code = Held { digest, ends: now + CODE_LASTS, by, through: None };
+        add(&mut self.codes, MAX_CODES, MAX_OWN.0, code, now);
     }
 
-    /// Uses a code up and begins a session with this bearer.
-    pub(super) fn exchange(&mut self, code: &Digest, bearer: Digest, now: Instant) -> Result<Identity, Refused> {
-        self.failures.check(now)?;
+    /// Uses a code up and begins a session with this bearer. A code that works does so whatever others send.
+    pub(super) fn exchange(
+        &mut self,
+        code: &Digest,
+        bearer: Digest,
+        through: Option<Digest>,
+        now: Instant,
+    ) -> Result<Identity, Refused> {
         let at = self.codes.iter().position(|held| held.digest == *code && held.ends > now);
         let Some(Held { by, .. }) = at.and_then(|at| self.codes.remove(at)) else {
+            self.failures.check(now)?;
             self.failures.note(now);
             return Err(Refused::NotValid);
         };
         let by = by.in_ui();
-        let session = Held { digest: bearer, ends: now + SESSION_LASTS, by: by.clone() };
-        add(&mut self.sessions, MAX_SESSIONS, session, now);
+        let session = Held { digest: bearer, ends: now + SESSION_LASTS, by: by.clone(), through };
+        add(&mut self.sessions, MAX_SESSIONS, MAX_OWN.1, session, now);
         Ok(by)
     }
 
-    /// Who the session with this bearer belongs to.
-    pub(super) fn identity(&self, bearer: &Digest, now: Instant) -> Option<Identity> {
-        let session = self.sessions.iter().find(|held| held.digest == *bearer && held.ends > now);
+    /// Who the session with this bearer belongs to, if it comes the way that it was begun.
+    pub(super) fn identity(&self, bearer: &Digest, through: Option<Digest>, now: Instant) -> Option<Identity> {
+        let is_it = |held: &&Held| held.digest == *bearer && held.ends > now && held.through == through;
+        let session = self.sessions.iter().find(is_it);
         session.map(|held| held.by.clone())
     }
 
@@ -92,9 +104,14 @@ impl Book {
     }
 }
 
-/// Adds the newest of `most`, without those that have ended.
-fn add(all: &mut VecDeque<Held>, most: usize, held: Held, now: Instant) {
+/// Adds the newest of `most`, and of `most_own` of its user, without those that have ended.
+fn add(all: &mut VecDeque<Held>, most: usize, most_own: usize, held: Held, now: Instant) {
     all.retain(|held| held.ends > now);
+    let is_own = |other: &Held| other.by.principal.is_same(&held.by.principal);
+    if all.iter().filter(|other| is_own(other)).count() >= most_own {
+        let oldest = all.iter().position(is_own);
+        oldest.and_then(|at| all.remove(at));
+    }
     if all.len() >= most {
         all.pop_front();
     }
@@ -131,8 +148,12 @@ mod tests {
         [of; 32]
     }
 
+    fn of(uid: u32) -> Identity {
+        Identity::new(Principal::operator("", Some(uid)), Some(Role::Viewer))
+    }
+
     fn alice() -> Identity {
-        Identity { principal: Principal::operator("alice", Some(1000)), role: Some(Role::Viewer) }
+        of(1000)
     }
 
     /// Catches a code that works twice, one that works for ever, and a session that outlives its time.
@@ -140,40 +161,67 @@ mod tests {
     fn a_code_works_once_and_in_time_and_a_session_ends() {
         let (mut book, start) = (Book::default(), Instant::now());
         book.add_code(digest(1), alice(), start);
-        assert_eq!(book.exchange(&digest(2), digest(9), start), Err(Refused::NotValid));
+        assert_eq!(book.exchange(&digest(2), digest(9), None, start), Err(Refused::NotValid));
         let in_time = start + CODE_LASTS - Duration::from_nanos(1);
-        assert_eq!(book.exchange(&digest(1), digest(9), in_time), Ok(alice().in_ui()));
-        assert_eq!(book.exchange(&digest(1), digest(8), in_time), Err(Refused::NotValid));
-        assert_eq!(book.identity(&digest(8), in_time), None);
+        assert_eq!(book.exchange(&digest(1), digest(9), None, in_time), Ok(alice().in_ui()));
+        assert_eq!(book.exchange(&digest(1), digest(8), None, in_time), Err(Refused::NotValid));
+        assert_eq!(book.identity(&digest(8), None, in_time), None);
         book.add_code(digest(3), alice(), start);
-        assert_eq!(book.exchange(&digest(3), digest(7), start + CODE_LASTS), Err(Refused::NotValid));
+        assert_eq!(book.exchange(&digest(3), digest(7), None, start + CODE_LASTS), Err(Refused::NotValid));
         let last = in_time + SESSION_LASTS - Duration::from_nanos(1);
-        assert_eq!(book.identity(&digest(9), last), Some(alice().in_ui()));
-        assert_eq!(book.identity(&digest(9), in_time + SESSION_LASTS), None);
+        assert_eq!(book.identity(&digest(9), None, last), Some(alice().in_ui()));
+        assert_eq!(book.identity(&digest(9), None, in_time + SESSION_LASTS), None);
         book.end(&digest(9));
-        assert_eq!(book.identity(&digest(9), in_time), None);
+        assert_eq!(book.identity(&digest(9), None, in_time), None);
     }
 
-    /// Catches memory that grows with requests, and a flood that keeps the newest code from working.
+    /// Catches memory that grows with requests, a flood that keeps the newest code from working, and a user who ends the sessions of others.
     #[test]
     fn codes_and_sessions_are_bounded_and_the_newest_stay() {
         let (mut book, now) = (Book::default(), Instant::now());
         for code in 0..=u8::try_from(MAX_CODES).unwrap() {
-            book.add_code(digest(code), alice(), now);
+            book.add_code(digest(code), of(code.into()), now);
         }
         assert_eq!(book.codes.len(), MAX_CODES);
-        assert_eq!(book.exchange(&digest(0), digest(200), now), Err(Refused::NotValid));
-        assert!(book.exchange(&digest(1), digest(200), now).is_ok());
+        assert_eq!(book.exchange(&digest(0), digest(200), None, now), Err(Refused::NotValid));
+        assert!(book.exchange(&digest(1), digest(200), None, now).is_ok());
         for session in 0..u8::try_from(MAX_SESSIONS).unwrap() {
-            book.add_code(digest(100), alice(), now);
-            book.exchange(&digest(100), digest(session), now).unwrap();
+            book.add_code(digest(100), of(u32::from(session) + 2), now);
+            book.exchange(&digest(100), digest(session), None, now).unwrap();
         }
         assert_eq!(book.sessions.len(), MAX_SESSIONS);
-        assert_eq!(book.identity(&digest(200), now), None);
-        assert!(book.identity(&digest(0), now).is_some());
+        assert_eq!(book.identity(&digest(200), None, now), None);
+        assert!(book.identity(&digest(0), None, now).is_some());
         // Those that have ended make room first.
         book.add_code(digest(101), alice(), now + CODE_LASTS);
         assert_eq!(book.codes.len(), 1);
+        let mut book = Book::default();
+        for (number, uid) in [1, 2, 2, 2, 2, 2].into_iter().enumerate() {
+            book.add_code(digest(number as u8), of(uid), now);
+        }
+        assert!(book.exchange(&digest(0), digest(100), None, now).is_ok(), "another user's code is gone");
+        assert!(book.exchange(&digest(1), digest(101), None, now).is_err() && book.codes.len() == MAX_OWN.0);
+        for number in 0..=u8::try_from(MAX_OWN.1).unwrap() {
+            book.add_code(digest(200), of(2), now);
+            book.exchange(&digest(200), digest(number), None, now).unwrap();
+        }
+        assert_eq!(book.sessions.len(), MAX_OWN.1 + 1);
+        assert!(book.identity(&digest(100), None, now).is_some() && book.identity(&digest(0), None, now).is_none());
+    }
+
+    /// Catches a bearer that works for a program that takes the port of a `canopyctl ui` that has ended.
+    #[test]
+    fn a_session_works_only_the_way_that_it_was_begun() {
+        let (mut book, now) = (Book::default(), Instant::now());
+        let ways = [None, Some(digest(50)), Some(digest(51))];
+        for way in ways {
+            book.add_code(digest(1), alice(), now);
+            book.exchange(&digest(1), digest(9), way, now).unwrap();
+            for other in ways {
+                assert_eq!(book.identity(&digest(9), other, now).is_some(), way == other);
+            }
+            book.end(&digest(9));
+        }
     }
 
     /// Catches guessing without a limit, a limit that uses a code up, and one that lasts.
@@ -181,15 +229,16 @@ mod tests {
     fn wrong_codes_are_limited_and_forgiven_one_by_one() {
         let (mut book, start) = (Book::default(), Instant::now());
         for _ in 0..MAX_FAILURES {
-            assert_eq!(book.exchange(&digest(0), digest(9), start), Err(Refused::NotValid));
+            assert_eq!(book.exchange(&digest(0), digest(9), None, start), Err(Refused::NotValid));
         }
         book.add_code(digest(1), alice(), start);
         let second = Duration::from_secs(1);
         let early = start + FORGIVEN_AFTER - second;
-        assert_eq!(book.exchange(&digest(1), digest(9), early), Err(Refused::Later(second)));
+        assert_eq!(book.exchange(&digest(0), digest(9), None, early), Err(Refused::Later(second)));
         let forgiven = start + FORGIVEN_AFTER;
-        assert_eq!(book.exchange(&digest(0), digest(9), forgiven), Err(Refused::NotValid));
-        assert!(matches!(book.exchange(&digest(1), digest(9), forgiven), Err(Refused::Later(_))));
-        assert!(book.exchange(&digest(1), digest(9), forgiven + FORGIVEN_AFTER).is_ok());
+        assert_eq!(book.exchange(&digest(0), digest(9), None, forgiven), Err(Refused::NotValid));
+        assert!(matches!(book.exchange(&digest(0), digest(9), None, forgiven), Err(Refused::Later(_))));
+        // Others that guess keep no operator out.
+        assert!(book.exchange(&digest(1), digest(9), None, forgiven).is_ok());
     }
 }

@@ -71,7 +71,7 @@ impl Api {
 
     /// The same router, with requests of another caller.
     pub(crate) fn by(&self, principal: Principal, role: Option<Role>) -> Self {
-        let caller = Caller::known(Identity { principal, role });
+        let caller = Caller::known(Identity::new(principal, role));
         // A layer that was added later is before those that are there: theirs is not taken then.
         let set = move |mut request: Request<Body>, next: Next| {
             request.extensions_mut().get_or_insert_with(|| caller.clone());

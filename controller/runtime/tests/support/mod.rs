@@ -16,6 +16,7 @@ use canopy_controller_access::{Tokens, UnixRoles};
 use canopy_controller_authority::Registrar;
 use canopy_controller_runtime::{Listen, Listener, Parts, run};
 use canopy_store::{EmbeddedStore, EngineKind, Store};
+use canopy_units::UnixTime;
 use clap::Parser;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -93,14 +94,14 @@ impl Controller {
     /// As [`Controller::start_web`], for every user, with these roles and the tokens in `dir`.
     pub(crate) async fn start_for_all(dir: &Path, roles: UnixRoles) -> Self {
         let tcp = Some(Listen::Tcp(([127, 0, 0, 1], 0).into()));
-        let tokens = Tokens::open(&dir.join("identity")).unwrap();
+        let tokens = Tokens::open(&dir.join("identity"), UnixTime::now()).unwrap();
         let socket = Listen::Unix(dir.join("rest.sock")).bind_for_all().await.unwrap();
         Self::start_of(dir, socket, tcp, None, None, (roles, tokens)).await
     }
 
     /// With operators over TLS, on a free port of every address, and the tokens in `dir`.
     pub(crate) async fn start_remote(dir: &Path, registrar: Arc<Registrar>) -> Self {
-        let tokens = Tokens::open(&dir.join("identity")).unwrap();
+        let tokens = Tokens::open(&dir.join("identity"), UnixTime::now()).unwrap();
         let tcp = Some(Listen::Tcp(([0, 0, 0, 0], 0).into()));
         let socket = Listen::Unix(dir.join("rest.sock")).bind_for_all().await.unwrap();
         Self::start_of(dir, socket, tcp, None, Some(registrar), (UnixRoles::default(), tokens)).await
