@@ -56,6 +56,7 @@ ALLOWED = {
     "controller/grpc/src/secure.rs": "a connection ends with its certificate; read again each minute, so that a clock that was set takes effect",
     "controller/ctl/src/commands/token.rs": "how long a token works yet, for people; it ends at a time of day",
     "controller/rest/src/routes/tokens.rs": "tokens end at a time of day, which they keep over restarts",
+    "controller/runtime/src/run.rs": "tokens end at times of day, after which their file forgets them",
     "controller/rest/src/sessions.rs": "whether a token has ended, which is at a time of day",
     "controller/rest/src/routes/identities.rs": "tokens end, and certificates are revoked, at times of day",
     "controller/runtime/src/main.rs": "the authority's certificate is valid from and until times of day (X.509)",
