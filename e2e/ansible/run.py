@@ -195,6 +195,9 @@ class Fleet:
             "ANSIBLE_COLLECTIONS_PATH": str(self.directory / "collections"),
             "ANSIBLE_HOME": str(self.directory / "ansible"),
             "ANSIBLE_PIPELINING": "true",
+            # Connections of another run would lead to its machines, which have the same addresses.
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.directory / "cp"),
+            "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=20s",
             "ANSIBLE_FORKS": "8",
             "ANSIBLE_DEPRECATION_WARNINGS": "false",
             "ANSIBLE_NOCOLOR": "true",

@@ -3,6 +3,7 @@
 //!
 //! [`cli`] defines the command line, [`contexts`] has the servers that users have named, [`run`] executes it with writers as arguments, [`client`] sends plain HTTP over
 //! TCP loopback or a Unix socket, [`failure`] maps every error to a message and an exit code.
+//! [`upgrade`] makes the order of an upgrade.
 
 pub mod cli;
 pub mod client;
@@ -12,6 +13,7 @@ pub mod documents;
 pub mod failure;
 pub mod output;
 pub mod stream;
+pub mod upgrade;
 
 use std::io::Write;
 
@@ -38,6 +40,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,
+        Command::Upgrade(a) => commands::upgrade::run(&client, &a, out).await,
         Command::Check(a) => commands::check::run(&client, &a, out).await,
         Command::Status(a) => commands::status::run(&client, &a, out).await,
         Command::Why(a) => commands::why::run(&client, &a, out).await,

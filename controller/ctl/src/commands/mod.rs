@@ -31,6 +31,7 @@ pub mod status;
 pub mod top;
 pub mod ui;
 pub mod undo;
+pub mod upgrade;
 pub mod wait;
 mod watch;
 pub mod why;
