@@ -367,7 +367,7 @@ class Playbooks:
             of_next_version(root)
             program = root / "usr/sbin/canopy-agent"
             program.rename(program.with_name("canopy-agent.real"))
-            program.write_text('#!/bin/sh\n[ "$1" = run ] && exit 3\nexec /usr/sbin/canopy-agent.real "$@"\n')
+            program.write_text('#!/bin/sh\n[ "$1" = run ] && exit 3\nexec "$0.real" "$@"\n')
             program.chmod(0o755)
 
         kept = {name: path for name, path in self.upgraded_to(f"{self.next}.1").items() if name != "agent_deb"}
@@ -376,7 +376,8 @@ class Playbooks:
         end = self.transfer("aborted", 600)
         code, text = self.f.play("site", variables=kept | {"agent_deb": broken, "agent_timeout": 20})
         assert code != 0, text[-3000:]
-        assert self.f.versions() == {name: self.broken if name == "n1" else self.next for name in self.f.nodes}
+        found = self.f.versions()
+        assert found == {name: self.broken if name == "n1" else self.next for name in self.f.nodes}, (found, text[-3000:])
         # The next attempt does not begin while the domain has a fault.
         code, text = self.f.play("site", "--limit", "c1,n2", variables=kept | {"agent_deb": broken, "canopy_health_timeout": 3})
         assert code != 0 and self.f.versions(names=["n2"]) == {"n2": self.next}, text[-3000:]
