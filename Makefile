@@ -127,7 +127,7 @@ test-packages: ## install, use, upgrade, remove and purge the packages on a mach
 	$(MAKE) packages PACKAGED=lab
 	python3 deploy/debian/test_packages.py target/packages
 
-test-ansible: ## the Ansible collection: its checks, then its playbooks against eight machines that systemd boots, with an upgrade under traffic: about 20 minutes, as root
+test-ansible: ## the Ansible collection: its checks, then its playbooks against eight machines that systemd boots, with an upgrade under traffic: 10 minutes after the build, as root
 	scripts/check-ansible.sh --install-tools
 	scripts/install-tools.sh ansible
 	scripts/check-ansible.sh
