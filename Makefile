@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages test-packages sbom deny clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages test-packages test-ansible sbom deny clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -126,6 +126,13 @@ test-packages: ## install, use, upgrade, remove and purge the packages on a mach
 	scripts/check-packages.sh --install-tools
 	$(MAKE) packages PACKAGED=lab
 	python3 deploy/debian/test_packages.py target/packages
+
+test-ansible: ## the Ansible collection: its checks, then its playbooks against eight machines that systemd boots, with an upgrade under traffic: 10 minutes after the build, as root
+	scripts/check-ansible.sh --install-tools
+	scripts/install-tools.sh ansible
+	scripts/check-ansible.sh
+	$(MAKE) packages PACKAGED=lab
+	python3 e2e/ansible/run.py target/packages
 
 sbom: tools ## what is linked into each package's programs (CycloneDX), in target/sbom
 	scripts/sbom.sh target/sbom

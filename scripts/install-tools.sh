@@ -4,6 +4,7 @@
 #
 #   scripts/install-tools.sh       what `make lab` and the build need
 #   scripts/install-tools.sh web   also what works on the web UI and tests it: Node and Chromium
+#   scripts/install-tools.sh ansible   also what `make test-ansible` needs: Ansible and its checks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH"
@@ -103,4 +104,11 @@ if [ "$with_web" ] && ! node_is_recent; then
     printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$home/bin/node" "$home/lib/node_modules/npm/bin/$program-cli.js" >".venv/bin/$program"
     chmod +x ".venv/bin/$program"
   done
+fi
+
+# Ansible and what checks its collection, in the same environment.
+if [ "${1:-}" = ansible ] && ! cmp -s scripts/requirements-ansible.txt .venv/requirements-ansible.txt; then
+  echo "installing for Ansible, in .venv: $(grep -oE '^(ansible-core|ansible-lint|yamllint)==[0-9.]*' scripts/requirements-ansible.txt | tr '\n' ' ')"
+  .venv/bin/python3 -m pip install -q --disable-pip-version-check --require-hashes --only-binary=:all: -r scripts/requirements-ansible.txt
+  cp scripts/requirements-ansible.txt .venv/requirements-ansible.txt
 fi

@@ -11,12 +11,14 @@ mod identity;
 mod log_level;
 mod maintenance;
 mod token;
+mod upgrade;
 
 pub use history::{AuditAction, AuditArgs, Audited, DiffArgs, HistoryArgs, UndoArgs, Versioned, VersionedArgs};
 pub use identity::{IdentityAction, IdentityArgs};
 pub use log_level::{LogLevelAction, LogLevelArgs};
 pub use maintenance::{AckArgs, DrainArgs, Drainable, SilenceArgs, Silenced, UndrainArgs, UnsilenceArgs};
 pub use token::{TokenAction, TokenArgs};
+pub use upgrade::{PlanOutput, UpgradeAction, UpgradeArgs};
 
 /// Canopy's command line: RDMA multicast groups over SRv6.
 #[derive(Parser)]
@@ -61,6 +63,8 @@ pub enum Command {
         after_help = "Exit codes: 0 every check is ok; 1 a check fails or cannot be made; 5 the same, after the time of --wait."
     )]
     Check(CheckArgs),
+    /// Show in which order controller and agents are upgraded.
+    Upgrade(UpgradeArgs),
     /// Show why a group, link, node or host does not work as it should.
     Why(WhyArgs),
     /// Show the receivers that the source of a group waits for, with their shares of the last 5 to 10 s.
@@ -644,6 +648,8 @@ mod tests {
             "describe drain n1-eth1",
             "check",
             "check --wait 2m -o json",
+            "upgrade plan",
+            "upgrade plan --to 0.2.0 --batch 5 -o json",
             "get hosts -o wide",
             "describe host r1",
             "undrain n4",
@@ -684,6 +690,9 @@ mod tests {
         }
         for bad in [
             "get pods",
+            "upgrade",
+            "upgrade plan --to two",
+            "upgrade plan --batch 0",
             "apply",
             "apply -f a --confirm 5m --dry-run",
             "commit extend",

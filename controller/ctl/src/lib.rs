@@ -3,6 +3,7 @@
 //!
 //! [`cli`] defines the command line, [`contexts`] has the servers that users have named, [`run`] executes it with writers as arguments, [`client`] sends HTTP over
 //! a Unix socket, TLS or TCP loopback, `proxy` forwards a browser's requests to it, [`failure`] maps every error to a message and an exit code.
+//! [`upgrade`] makes the order of an upgrade.
 
 pub mod cli;
 pub mod client;
@@ -13,6 +14,7 @@ pub mod failure;
 pub mod output;
 mod proxy;
 pub mod stream;
+pub mod upgrade;
 
 use std::io::Write;
 
@@ -42,6 +44,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,
+        Command::Upgrade(a) => commands::upgrade::run(&client, &a, out).await,
         Command::Check(a) => commands::check::run(&client, &a, out).await,
         Command::Status(a) => commands::status::run(&client, &a, out).await,
         Command::Why(a) => commands::why::run(&client, &a, out).await,

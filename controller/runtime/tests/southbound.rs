@@ -12,6 +12,7 @@ use canopy_control::pb::{
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response};
+use serde_json::{Value, json};
 use support::{Agent, Controller, DEADLINE, LAB};
 use tonic::{Code, Status};
 use tower::ServiceExt;
@@ -181,6 +182,31 @@ async fn raw(controller: &Controller, path: &str, bytes: &'static [u8]) -> Statu
     }
     let body = tokio::time::timeout(DEADLINE, answer.into_body().collect()).await.expect("the call hangs").unwrap();
     Status::from_header_map(body.trailers().expect("no trailers")).unwrap()
+}
+
+/// Catches a plan of other versions than those that agents report, and one that lets a version in that does not work with one of them.
+#[tokio::test]
+async fn the_order_of_an_upgrade_comes_from_what_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    let plan = async |to: &str| controller.ctl(&["upgrade", "plan", "--to", to, "-o", "json"]).await;
+    let own = env!("CARGO_PKG_VERSION");
+    assert!(controller.ctl(&["upgrade", "plan"]).await.unwrap().contains("nothing to do"));
+    controller.apply(LAB).await.unwrap();
+    let steps = json!([{"upgrade": "agents", "names": ["n1"]}, {"upgrade": "agents", "names": ["n2"]}]);
+    let answer: Value = serde_json::from_str(&plan(own).await.unwrap()).unwrap();
+    assert_eq!(answer, json!({"to": own, "steps": steps, "unknown": ["n1", "n2"]}));
+    let mut agent = Agent::connect(&controller, "n2", None).await.unwrap();
+    agent.version = own;
+    agent.next().await.unwrap();
+    agent.report().await;
+    let answer: Value = serde_json::from_str(&plan(own).await.unwrap()).unwrap();
+    assert_eq!(answer["unknown"], json!(["n1"]));
+    assert_eq!(answer["steps"], json!([{"upgrade": "agents", "names": ["n1"]}]));
+    let (code, text) = plan("0.9.0").await.unwrap_err();
+    assert_eq!(code, 1);
+    assert!(text.contains(&format!("the controller ({own}), agent n2 ({own})")) && !text.contains("n1"), "{text}");
+    controller.stop().await;
 }
 
 #[tokio::test]

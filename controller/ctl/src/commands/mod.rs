@@ -32,6 +32,7 @@ pub mod token;
 pub mod top;
 pub mod ui;
 pub mod undo;
+pub mod upgrade;
 pub mod wait;
 mod watch;
 pub mod why;

@@ -243,6 +243,8 @@ pub(crate) struct Agent {
     pub(crate) held: Option<HeldSpec>,
     /// Nanoseconds that it reports to have written and read back.
     pub(crate) took: [u64; 2],
+    /// Version that it reports.
+    pub(crate) version: &'static str,
     staged: Option<Staged>,
     client: NodeServiceClient<Channel>,
     stream: Streaming<WatchResponse>,
@@ -261,7 +263,15 @@ impl Agent {
             resume: None,
         };
         let stream = client.watch(request).await?.into_inner();
-        Ok(Self { node: node.into(), held, took: [2_000_000, 1_000_000], staged: None, client, stream })
+        Ok(Self {
+            node: node.into(),
+            held,
+            took: [2_000_000, 1_000_000],
+            version: "test",
+            staged: None,
+            client,
+            stream,
+        })
     }
 
     fn take(&mut self, message: WatchResponse) {
@@ -288,7 +298,7 @@ impl Agent {
             observed_generation: held.spec().generation,
             observed_digest: held.digest().into(),
             minor_version: MINOR_VERSION,
-            agent_version: "test".into(),
+            agent_version: self.version.into(),
             kernel: "test".into(),
             errors: vec![],
             metrics_address: String::new(),
