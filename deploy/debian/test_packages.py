@@ -29,7 +29,7 @@ SERVICES = {
 HOLDER = "canopy-mroute-holder"
 NUMBERS = {"net_bind_service": 10, "net_admin": 12, "net_raw": 13, "perfmon": 38, "bpf": 39}
 # Exposure by `systemd-analyze security`, in tenths: 0 is nothing, 100 everything.
-EXPOSED = {"canopy-controller": 15, "canopy-agent": 25, HOLDER: 20, "canopy-pacer": 25}
+EXPOSED = {"canopy-controller": 15, "canopy-agent": 25, HOLDER: 20, "canopy-host-agent": 20, "canopy-pacer": 25}
 
 NETWORK = """
 ip netns add n2; ip netns add s1; ip netns add r1

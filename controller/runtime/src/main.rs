@@ -173,6 +173,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         thresholds,
         hmac,
         traces,
+        lease_grace: config.grpc.lease_grace,
         registrar,
         grpc,
         rest,

@@ -9,6 +9,7 @@ use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_authority::Registrar;
 use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::ThresholdSettings;
+use canopy_controller_grpc::Leases;
 use canopy_daemon::log::TimedLevel;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::log_level::LogOrder;
@@ -34,6 +35,8 @@ pub struct Parts {
     pub hmac: HmacSettings,
     /// Where traces go: the endpoint of an OpenTelemetry collector; `None` makes none.
     pub traces: Option<String>,
+    /// How long a membership with a lease outlasts the connection of its host's agent.
+    pub lease_grace: Duration,
     /// Makes the certificates of agents; needed if a southbound listener is TCP.
     pub registrar: Option<Arc<Registrar>>,
     /// Southbound listeners.
@@ -52,7 +55,19 @@ pub struct Parts {
 /// The store's records are not a consistent domain, or the store failed: the process must be restarted, because only
 /// reading the store reveals its state.
 pub async fn run(parts: Parts) -> anyhow::Result<()> {
-    let Parts { store, addressing, thresholds, hmac, traces, registrar, grpc, rest, mut shutdown, on_ready } = parts;
+    let Parts {
+        store,
+        addressing,
+        thresholds,
+        hmac,
+        traces,
+        lease_grace,
+        registrar,
+        grpc,
+        rest,
+        mut shutdown,
+        on_ready,
+    } = parts;
     let exporter = traces.as_deref().map(otlp::exporter).transpose()?;
     let running = canopy_controller_actor::start_with(store.clone(), addressing, thresholds, hmac).await;
     let running = running.context("starting the controller")?;
@@ -87,9 +102,10 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
             anyhow::Ok(())
         });
     }
+    let leases = Leases::start(controller.clone(), lease_grace, closing.clone());
     for listener in grpc {
         tracing::info!(address = %listener.address()?, "serving gRPC");
-        servers.spawn(serve::grpc(listener, controller.clone(), registrar.clone(), closing.clone()));
+        servers.spawn(serve::grpc(listener, controller.clone(), registrar.clone(), leases.clone(), closing.clone()));
     }
     let renewals = registrar.map(|registrar| tokio::spawn(registrar.maintain()));
     let checkpoints = tokio::spawn(checkpoint_periodically(store.clone()));

@@ -26,6 +26,9 @@ use tonic::{Status, Streaming};
 /// Timeout of every operation.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
+/// Of memberships whose host's agent is gone.
+pub(crate) const LEASE_GRACE: Duration = Duration::from_secs(2);
+
 pub(crate) const LAB: &str = r#"
 apiVersion: canopy/v1
 kind: Member
@@ -125,6 +128,7 @@ impl Controller {
             thresholds: Default::default(),
             hmac: Default::default(),
             traces,
+            lease_grace: LEASE_GRACE,
             registrar,
             grpc,
             rest,
