@@ -88,7 +88,7 @@ impl Hosts {
         let upstream = match &ending.served {
             Served::Node { .. } => None,
             Served::Host { holds, random, .. } => {
-                Some(Arc::new(Upstream::new(holds.clone(), Arc::clone(&leases), Arc::clone(random))))
+                Some(Arc::new(Upstream::new(holds.clone(), Arc::clone(&leases), Arc::clone(random), closing.clone())))
             }
         };
         // At once: the controller waits for the machine, the agent for its processes.

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use super::closed;
 use super::leases::Leases;
 use super::owners::Key;
 
@@ -27,12 +28,13 @@ pub(super) struct Upstream {
     controller: MembershipServiceClient<Channel>,
     leases: Arc<Leases>,
     random: Random,
+    closing: watch::Receiver<bool>,
     tasks: Mutex<HashMap<Key, AbortHandle>>,
 }
 
 impl Upstream {
-    pub(super) fn new(holds: Channel, leases: Arc<Leases>, random: Random) -> Self {
-        Self { controller: MembershipServiceClient::new(holds), leases, random, tasks: Mutex::default() }
+    pub(super) fn new(holds: Channel, leases: Arc<Leases>, random: Random, closing: watch::Receiver<bool>) -> Self {
+        Self { controller: MembershipServiceClient::new(holds), leases, random, closing, tasks: Mutex::default() }
     }
 
     /// Whether one more lease can be held.
@@ -52,11 +54,12 @@ impl Upstream {
     /// Holds a lease until it ends here, or its membership ends at the controller.
     pub(super) fn hold(self: &Arc<Self>, key: &Key) {
         let Some(mut lease) = self.leases.follow(key) else { return };
-        let (this, held) = (Arc::clone(self), key.clone());
+        let (this, held, mut closing) = (Arc::clone(self), key.clone(), self.closing.clone());
         let task = tokio::spawn(async move {
             tokio::select! {
                 () = this.keep(&held) => {}
                 () = ended(&mut lease) => {}
+                () = closed(&mut closing) => {}
             }
         });
         // One of an earlier join may be about to find that its membership has ended.

@@ -31,6 +31,7 @@ mod drains;
 mod effects;
 mod hmac;
 mod hosts;
+mod leases;
 mod lifecycle;
 mod links;
 mod losses;
