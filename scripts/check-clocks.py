@@ -25,7 +25,9 @@ LEFT_OUT = re.compile(r"^e2e/|/tests/|/tests\.rs$|/benches/|/examples/")
 
 ALLOWED = {
     "proto/units/src/time.rs": "the type itself",
-    "agent/runtime/src/main.rs": "the agent's clock, passed in: time stamps of samples and events for operators; how long a certificate is valid, for the operator who enrolls",
+    "agent/runtime/src/main.rs": "the agent's clock, passed in: time stamps of samples and events for operators",
+    "agent/runtime/src/program/enrolling.rs": "how long a certificate is valid, for the operator who enrolls",
+    "agent/runtime/src/doctor/host.rs": "how long a certificate is valid, for the operator",
     "agent/stamp/src/socket.rs": "time of arrival in a STAMP packet (RFC 8762): the difference of two of one host, its minimum filtered",
     "agent/stamp/src/link.rs": "time of sending in a STAMP packet (RFC 8762)",
     "agent/datapath/src/events.rs": "time stamps of events for operators",

@@ -90,28 +90,33 @@ asks, and reports status and telemetry. The kernel forwards without it.""",
     Package(
         name="canopy-host",
         section="net",
-        summary="RDMA multicast over SRv6 for applications: library and pacer",
+        summary="RDMA multicast over SRv6 for applications: library, host agent, pacer",
         description="""Canopy sends what an RDMA source writes once to many receivers, over an SRv6
 network. This is what the hosts of RDMA applications need: the library by which
-they join groups (C, and Python by ctypes), its header, canopy-pacer, which
-applies Long-haul congestion notifications to queue pairs, and two example
-applications.""",
+they join groups (C, and Python by ctypes), its header, the agent of a host
+that is not on its node's machine, canopy-pacer, which applies Long-haul
+congestion notifications to queue pairs, and two example applications.""",
         files=service("canopy-host")
         | {
+            "deploy/systemd/canopy-host-agent.service": UNITS,
             "deploy/systemd/canopy-pacer.service": UNITS,
             f"$BUILD/{LIBRARY}": f"usr/lib/$MULTIARCH/{SONAME}",
             "host/capi/include/canopy_host.h": "usr/include/",
             "host/python/canopy_host": "usr/lib/python3/dist-packages/canopy_host/",
             "host/examples": "usr/share/doc/canopy-host/examples/",
+            "docs/config/host-agent.toml": "usr/share/doc/canopy-host/examples/",
             "docs/config/pacer.toml": "usr/share/doc/canopy-host/examples/",
             "docs/hosts.md": "usr/share/doc/canopy-host/",
         },
-        programs={"canopy-pacer": 8},
+        programs={"canopy-host-agent": 8, "canopy-pacer": 8},
         depends=OF_SERVICES,
         suggests=("python3", "python3-pyverbs"),
-        restarted=("canopy-pacer.service",),
-        stopped=("canopy-pacer.service",),
-        conffiles={"deploy/debian/config/pacer.toml": "etc/canopy/pacer.toml"},
+        restarted=("canopy-host-agent.service", "canopy-pacer.service"),
+        stopped=("canopy-host-agent.service", "canopy-pacer.service"),
+        conffiles={
+            "deploy/debian/config/host-agent.toml": "etc/canopy/host-agent.toml",
+            "deploy/debian/config/pacer.toml": "etc/canopy/pacer.toml",
+        },
     ),
     Package(
         name="canopyctl",

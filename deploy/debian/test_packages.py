@@ -29,7 +29,7 @@ SERVICES = {
 HOLDER = "canopy-mroute-holder"
 NUMBERS = {"net_bind_service": 10, "net_admin": 12, "net_raw": 13, "perfmon": 38, "bpf": 39}
 # Exposure by `systemd-analyze security`, in tenths: 0 is nothing, 100 everything.
-EXPOSED = {"canopy-controller": 15, "canopy-agent": 25, HOLDER: 20, "canopy-pacer": 25}
+EXPOSED = {"canopy-controller": 15, "canopy-agent": 25, HOLDER: 20, "canopy-host-agent": 20, "canopy-pacer": 25}
 
 NETWORK = """
 ip netns add n2; ip netns add s1; ip netns add r1
@@ -241,6 +241,31 @@ class Packages:
             answer = self.join(*call)
             assert answer.startswith("joined"), answer
         self.ctl("wait", "group", "weights", "--for", "ready", "--timeout", "30s")
+
+    def step_the_agent_of_a_host_joins_it_over_tls(self):
+        controller = "https://[::1]:8641"
+        self.drop_in("canopy-controller", 'Environment="CANOPY__GRPC__LISTEN=unix:/run/canopy/agents/controller.sock,[::1]:8641"\n')
+        until("the controller", 20, lambda: self.nodes())
+        self.m.shell(f"sed -i 's|^#controller = .*|controller = \"{controller}\"\\nhost = \"r1\"|' /etc/canopy/host-agent.toml")
+        self.m.shell('sed -i "s/^uids = .*/uids = [$(id -u app)]/" /etc/canopy/host-agent.toml')
+        self.m.shell(f"canopyctl --server {REST} host enroll r1 2>/dev/null | canopy-host-agent enroll")
+        self.m.run("systemctl", "start", "canopy-host-agent")
+        status = self.m.shell(f"cat /proc/{self.pid('canopy-host-agent')}/status")
+        field = lambda name: re.search(rf"^{name}:\s*(.*)$", status, re.M)[1].split()
+        assert field("Uid")[0] == self.m.out("id", "-u", "canopy-host-agent") != "0", field("Uid")
+        assert int(field("CapBnd")[0], 16) == 0 and field("NoNewPrivs") == ["1"] and field("Seccomp") == ["2"], status
+        journal = self.m.out("journalctl", "-u", "canopy-host-agent", "-o", "cat", "--no-pager")
+        assert "MISSING" not in journal and re.search("^ok +controller: .* answers this agent", journal, re.M), journal
+        self.group("remote")
+        answer = self.join("app", "/run/canopy/host.sock", "remote", "r1", "RECEIVER", 38)
+        assert answer.startswith("joined"), answer
+        member = json.loads(self.ctl("get", "members", "-g", "remote", "-o", "json"))["items"][0]
+        assert str(member["metadata"]["writtenBy"]["uid"]) == self.m.out("id", "-u", "app"), member
+        self.ctl("delete", "member", "r1", "-g", "remote")
+        self.ctl("delete", "group", "remote")
+        # The socket's usual place is that of the node's agent again.
+        self.m.shell("systemctl stop canopy-host-agent; systemd-tmpfiles --create canopy-agent.conf")
+        self.no_drop_in("canopy-controller")
 
     def step_multicast_routing_is_a_unit_that_an_agent_restarts_without(self):
         assert self.active(HOLDER) == "inactive"

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use canopy_control::pb;
 use canopy_control::pb::identity_service_client::IdentityServiceClient;
+use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_identity::{
     AuthorityHash, Certificate, Credentials, CredentialsError, EnrollmentToken, FileError, PrivateKey, Subject, Trust,
 };
 use canopy_units::UnixTime;
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 use tower::service_fn;
 
 use crate::target::{endpoint, over_tls};
@@ -19,6 +20,8 @@ use crate::{Backoff, Random, Target, brief};
 
 /// An answer comes within this.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// An answer to [`reach`] comes within this: a service that starts waits for it.
+const REACHED_WITHIN: Duration = Duration::from_secs(3);
 /// The controller's certificates are valid from so long before they are made.
 const BACKDATED: Duration = Duration::from_secs(300);
 /// Shortest time between two renewals.
@@ -74,6 +77,21 @@ pub async fn enroll(
         return Err(IdentityError::Answer("it does not have the authority of the token".into()));
     }
     store(directory, key, answer, subject)
+}
+
+/// Whether a controller answers the agent whose certificate is in `directory`.
+///
+/// # Errors
+/// Why it does not.
+pub async fn reach(target: &Target, directory: &Path) -> Result<(), IdentityError> {
+    let channel = target.channel(directory).map_err(|error| Status::from_error(Box::new(error)))?;
+    // A call that every agent may make; the group does not have to exist.
+    let request = pb::WatchGroupRequest { group: "canopy-doctor".into() };
+    match tokio::time::timeout(REACHED_WITHIN, MembershipServiceClient::new(channel).watch_group(request)).await {
+        Ok(Err(status)) if status.code() != Code::NotFound => Err(status.into()),
+        Ok(_) => Ok(()),
+        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {REACHED_WITHIN:?}")).into()),
+    }
 }
 
 /// Renews the certificate in `directory` whenever it is due. Never ends and never fails: each failure is retried.

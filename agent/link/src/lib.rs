@@ -30,7 +30,7 @@ use tokio::sync::watch as state;
 use tonic::transport::Channel;
 
 pub use backoff::Backoff;
-pub use identity::{IdentityError, enroll, renew};
+pub use identity::{IdentityError, enroll, reach, renew};
 pub use target::{Target, TargetError};
 pub use telemetry::{TelemetryQueue, TelemetrySample};
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use canopy_agent_runtime::config::{Config, SYSTEM_FILE};
 use canopy_agent_runtime::doctor;
+use canopy_agent_runtime::program::ConfigCommand;
 use canopy_daemon::config::{Flags as Set, Loaded, Sources, load};
 use canopy_daemon::log::LogFormat;
 use clap::{Args, Parser, Subcommand};
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     },
     /// Checks the kernel features that the agent needs, and prints how to get missing ones.
     Doctor,
+    /// Runs the agent of one host, on that host: `canopy-agent host --help`.
+    Host,
     /// Keeps IPv6 multicast routing enabled while it runs. The agent starts and stops this process.
     HoldMulticast {
         /// Unix socket by which the agent finds this process.
@@ -44,12 +47,6 @@ pub(crate) enum Command {
     },
     /// Removes everything that the agent programmed into the kernel; stop the agent first.
     Cleanup,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ConfigCommand {
-    /// Checks every source and prints the effective settings.
-    Check,
 }
 
 #[derive(Debug, Args)]

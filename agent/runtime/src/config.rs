@@ -68,6 +68,25 @@ pub struct HostSocket {
     pub gids: Vec<u32>,
 }
 
+impl HostSocket {
+    /// The default path; no users besides those that are always permitted.
+    pub(crate) fn at_default() -> Self {
+        Self { path: "/run/canopy/host.sock".into(), group: String::new(), uids: vec![], gids: vec![] }
+    }
+
+    pub(crate) fn check(&self, faults: &mut Faults) {
+        let Self { path, uids, gids, .. } = self;
+        if !path.as_os_str().is_empty() {
+            faults.check("host_socket.path", socket::check_path(path));
+        }
+        for (key, ids) in [("host_socket.uids", uids), ("host_socket.gids", gids)] {
+            if ids.len() > MAX_IDS {
+                faults.push(key, format!("{} ids, at most {MAX_IDS} are supported", ids.len()));
+            }
+        }
+    }
+}
+
 /// Section `stamp` (RFC 8762).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -178,20 +197,14 @@ impl Config {
 
     /// The defaults on a host of this name; its node has the same name, without the domain.
     pub fn defaults(hostname: &str) -> Self {
-        let short = hostname.trim().split('.').next().unwrap_or_default();
         Self {
-            node: short.to_ascii_lowercase(),
+            node: short_name(hostname),
             controller: Target::Unix("/run/canopy/controller.sock".into()),
             state_dir: "/var/lib/canopy/agent".into(),
             pin_dir: "/sys/fs/bpf/canopy".into(),
             sysctl_dir: canopy_datapath::SYSCTL_DIR.into(),
             telemetry_interval: Duration::from_secs(1),
-            host_socket: HostSocket {
-                path: "/run/canopy/host.sock".into(),
-                group: String::new(),
-                uids: vec![],
-                gids: vec![],
-            },
+            host_socket: HostSocket::at_default(),
             stamp: Stamp { port: PORT, interval: Duration::from_secs(1) },
             congestion: Congestion { interval: Duration::from_millis(1), disclose: true },
             multicast: Multicast::default(),
@@ -207,15 +220,7 @@ impl Settings for Config {
         faults.check("state_dir", absolute(&self.state_dir));
         faults.check("pin_dir", absolute(&self.pin_dir));
         faults.check("sysctl_dir", absolute(&self.sysctl_dir));
-        let HostSocket { path, uids, gids, .. } = &self.host_socket;
-        if !path.as_os_str().is_empty() {
-            faults.check("host_socket.path", socket::check_path(path));
-        }
-        for (key, ids) in [("host_socket.uids", uids), ("host_socket.gids", gids)] {
-            if ids.len() > MAX_IDS {
-                faults.push(key, format!("{} ids, at most {MAX_IDS} are supported", ids.len()));
-            }
-        }
+        self.host_socket.check(faults);
         if self.stamp.port == 0 {
             faults.push("stamp.port", "0 is not a UDP port: use 1 to 65535");
         }
@@ -228,8 +233,13 @@ impl Settings for Config {
     }
 }
 
+/// A machine's name in the topology, unless it is set: its short host name.
+pub(crate) fn short_name(hostname: &str) -> String {
+    hostname.trim().split('.').next().unwrap_or_default().to_ascii_lowercase()
+}
+
 /// Accepts absolute paths without `..`, so that checks of the path apply to its target.
-fn absolute(path: &Path) -> Result<(), String> {
+pub(crate) fn absolute(path: &Path) -> Result<(), String> {
     if path.is_absolute() && !path.components().any(|part| part == Component::ParentDir) {
         Ok(())
     } else {

@@ -3,6 +3,7 @@
 //!
 //! It examines its own process: under the unit of the service manager it has that unit's user, capabilities, mounts and limits.
 
+mod host;
 mod memory;
 
 use std::fs;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
+pub use host::host;
 pub use memory::memory;
 
 /// Oldest supported kernel release.

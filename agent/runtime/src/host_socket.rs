@@ -5,7 +5,7 @@
 //! limits concurrent connections. A membership belongs to the user that made it; [`owners`] stores the owner across restarts. With a lease
 //! it ends with the process that made it: [`leases`] has who holds which, [`ending`] leaves.
 //! [`service`] checks each call and forwards it over a separate connection, so that slow applications do not delay the agent's
-//! own calls.
+//! own calls. [`Served`] has the hosts: those of a node, or the machine itself, whose leases [`upstream`] holds at the controller.
 //!
 //! Errors here never stop forwarding: if the socket cannot be created, the agent logs an error and retries.
 
@@ -14,19 +14,19 @@ mod ending;
 mod leases;
 mod listen;
 mod owners;
+mod served;
 mod service;
 mod slots;
 mod stored;
+mod upstream;
 mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_control::HeldSpec;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::membership_service_server::MembershipServiceServer;
-use canopy_model::node_spec::{NodeSpec, Peer};
 use tokio::sync::watch as state;
 use tonic::transport::{Channel, Server};
 
@@ -35,7 +35,9 @@ use access::Access;
 use ending::Ending;
 use leases::{Leases, Unheld};
 use owners::Owners;
+pub use served::Served;
 use service::Membership;
+use upstream::Upstream;
 
 /// Concurrent calls on one connection, including watches and one per membership with a lease.
 const MAX_STREAMS: u32 = 1024;
@@ -51,16 +53,16 @@ const RETRY: Duration = Duration::from_secs(5);
 pub struct Hosts {
     /// Path and permissions.
     pub config: HostSocket,
-    /// Name of this node, for messages.
-    pub node: String,
+    /// Whose memberships are made here.
+    pub served: Served,
     /// The controller's address, for messages.
     pub target: String,
     /// Separate connection to the controller.
     pub controller: Channel,
-    /// Newest accepted spec, which lists the attached hosts.
-    pub specs: state::Receiver<Option<Arc<HeldSpec>>>,
     /// Directory of the file of membership owners.
     pub state_dir: PathBuf,
+    /// Called whenever the socket has become ready.
+    pub on_ready: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Hosts {
@@ -80,26 +82,49 @@ impl Hosts {
             controller: MembershipServiceClient::new(self.controller.clone()),
             owners: Arc::new(Owners::load(&self.state_dir)),
             leases: Arc::clone(&leases),
-            specs: self.specs.clone(),
+            served: self.served,
             closing: closing.clone(),
         });
-        let serving = self.serve(&ending, unheld, &mut closing);
+        let upstream = match &ending.served {
+            Served::Node { .. } => None,
+            Served::Host { holds, random, .. } => {
+                Some(Arc::new(Upstream::new(holds.clone(), Arc::clone(&leases), Arc::clone(random), closing.clone())))
+            }
+        };
+        // At once: the controller waits for the machine, the agent for its processes.
+        if let Some(upstream) = &upstream {
+            unheld.iter().for_each(|unheld| upstream.hold(&unheld.key));
+        }
+        let access = Arc::new(Access::new(&self.config));
+        let membership = Membership::new(self.target, &ending, upstream);
+        let socket = Socket { config: self.config, access, membership, on_ready: self.on_ready };
+        let serving = socket.serve(&ending, unheld, &mut closing);
         tokio::select! {
             () = serving => {}
             () = leases.watch_the_clock() => {}
         }
     }
+}
 
+/// The socket's file and who can use it.
+struct Socket {
+    config: HostSocket,
+    access: Arc<Access>,
+    membership: Membership,
+    on_ready: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Socket {
     async fn serve(&self, ending: &Arc<Ending>, mut unheld: Vec<Unheld>, closing: &mut state::Receiver<bool>) {
-        let access = Arc::new(Access::new(&self.config));
         loop {
-            let failed = match listen::bind(&self.config, access.clone()).await {
+            let failed = match listen::bind(&self.config, self.access.clone()).await {
                 Ok((incoming, _file)) => {
                     tracing::info!(path = %self.config.path.display(), "serving applications");
+                    (self.on_ready)();
                     // Only now can processes hold their leases again.
                     unheld.drain(..).for_each(|unheld| ending.schedule(unheld.renewed()));
-                    let membership = Membership::new(self, ending);
-                    let service = MembershipServiceServer::new(membership).max_decoding_message_size(MAX_REQUEST_BYTES);
+                    let service = MembershipServiceServer::new(self.membership.clone())
+                        .max_decoding_message_size(MAX_REQUEST_BYTES);
                     let mut end = closing.clone();
                     let served = Server::builder()
                         .max_concurrent_streams(MAX_STREAMS)
@@ -127,12 +152,4 @@ impl Hosts {
 async fn closed(closing: &mut state::Receiver<bool>) {
     // An error means that the sender was dropped: the agent is stopping.
     _ = closing.wait_for(|closing| *closing).await;
-}
-
-/// Names of the hosts on the node's own ports.
-fn attached(spec: &NodeSpec) -> impl Iterator<Item = &str> {
-    spec.base.ports.iter().filter_map(|port| match &port.peer {
-        Peer::Host { name, .. } => Some(name.as_str()),
-        Peer::Node { .. } => None,
-    })
 }

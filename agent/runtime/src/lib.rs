@@ -12,10 +12,12 @@
 pub mod config;
 pub mod doctor;
 mod event_loop;
+pub mod host_agent;
 pub mod host_socket;
 mod host_watch;
 pub mod ledger;
 pub mod metrics;
+pub mod program;
 mod schedule;
 mod stall_watch;
 

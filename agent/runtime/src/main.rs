@@ -3,20 +3,18 @@
 
 mod cli;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use canopy_agent_core::congestion::Settings;
 use canopy_agent_runtime::config::{Config, MulticastHolder};
-use canopy_agent_runtime::host_socket::Hosts;
+use canopy_agent_runtime::host_socket::{Hosts, Served};
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::metrics::{About, Exporter};
-use canopy_agent_runtime::{Parts, doctor, run};
+use canopy_agent_runtime::program::{ConfigCommand, SHUTDOWN_GRACE, VERSION, enroll, print_checks, random, runtime};
+use canopy_agent_runtime::{Parts, doctor, host_agent, run};
 use canopy_daemon::config::Loaded;
 use canopy_daemon::log::TimedLevel;
 use canopy_daemon::notify::Notifier;
@@ -27,14 +25,13 @@ use canopy_model::log_level::LogOrder;
 use canopy_stamp::{Prober, StampSettings};
 use clap::Parser;
 
-use cli::{Cli, Command, ConfigCommand, Flags};
-
-/// How long calls of applications may take to finish at shutdown.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+use cli::{Cli, Command, Flags};
 
 fn main() -> ExitCode {
+    // It has options of its own.
+    if std::env::args_os().nth(1).is_some_and(|mode| mode == "host") {
+        return host_agent::main("canopy-agent host", std::env::args_os().skip(1));
+    }
     match start(Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
@@ -57,7 +54,16 @@ fn start(Cli { flags, command }: Cli) -> anyhow::Result<ExitCode> {
             match canopy_datapath::hold_multicast(&socket).context("keeping multicast routing enabled")? {}
         }
         Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&settings(flags)?)?),
-        Command::Enroll { token_file } => runtime()?.block_on(enroll(&settings(flags)?, &token_file))?,
+        Command::Enroll { token_file } => {
+            let config = settings(flags)?;
+            let subject = Subject::Node(config.node.clone());
+            let identity = config.identity();
+            let enrolling = enroll(&config.controller, &config.state_dir, &identity, &subject, &token_file);
+            runtime()?.block_on(enrolling)?;
+        }
+        Command::Host => {
+            anyhow::bail!("options of a host's agent are written behind `host`: canopy-agent host --config FILE")
+        }
         Command::Doctor => return print_examination(&settings(flags)?),
         Command::Cleanup => runtime()?.block_on(clean_up(&settings(flags)?))?,
     }
@@ -69,12 +75,6 @@ fn settings(flags: Flags) -> anyhow::Result<Config> {
     let Loaded { settings, notes } = flags.load()?;
     notes.iter().for_each(|note| eprintln!("canopy-agent: {note}"));
     Ok(settings)
-}
-
-/// One thread for the event loop, which makes blocking system calls, and one for the link.
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    built.context("starting the runtime")
 }
 
 async fn run_agent(config: Config) -> anyhow::Result<()> {
@@ -98,11 +98,11 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     tokio::spawn(canopy_daemon::log::follow(link.log_levels.clone(), timed));
     let hosts = Hosts {
         config: config.host_socket,
-        node: config.node.clone(),
+        served: Served::Node { name: config.node.clone(), specs: link.specs.clone() },
         target: config.controller.to_string(),
         controller: config.controller.channels(&identity).context("controller")?.control,
-        specs: link.specs.clone(),
         state_dir: config.state_dir,
+        on_ready: Box::new(|| ()),
     };
     let (close, closing) = tokio::sync::watch::channel(false);
     let hosts = tokio::spawn(hosts.run(closing));
@@ -144,43 +144,6 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gets this agent's first certificate.
-async fn enroll(config: &Config, token_file: &Path) -> anyhow::Result<()> {
-    let read = match token_file.to_str() {
-        Some("-") => std::io::read_to_string(std::io::stdin()),
-        _ => std::fs::read_to_string(token_file),
-    };
-    let token = read.with_context(|| format!("--token-file {}", token_file.display()))?.parse()?;
-    let subject = Subject::Node(config.node.clone());
-    let certificate = canopy_agent_link::enroll(&config.controller, &config.identity(), &subject, token).await;
-    let certificate = certificate.with_context(|| format!("enrolling {subject} at {}", config.controller))?;
-    give_to_owner(&config.state_dir, &config.identity()).context("giving the certificate to the agent's user")?;
-    let days = left(certificate.not_after).as_secs_f64() / 86_400.0;
-    println!(
-        "enrolled as {subject} of domain {}; the certificate in {} is valid for {days:.1} days, and a running agent renews it",
-        certificate.domain,
-        config.identity().display()
-    );
-    Ok(())
-}
-
-/// What root enrolls is read by the user whose state directory it is.
-fn give_to_owner(state_dir: &Path, identity: &Path) -> std::io::Result<()> {
-    let owner = std::fs::metadata(state_dir)?;
-    let files = std::fs::read_dir(identity)?.map(|entry| entry.map(|entry| entry.path()));
-    for path in files.collect::<Result<Vec<_>, _>>()?.iter().map(PathBuf::as_path).chain([identity]) {
-        // Of an earlier enrollment the directory may have its owner already, and the new files not.
-        if std::fs::symlink_metadata(path)?.uid() != owner.uid() {
-            std::os::unix::fs::lchown(path, Some(owner.uid()), Some(owner.gid()))?;
-        }
-    }
-    Ok(())
-}
-
-fn left(until: canopy_units::UnixTime) -> Duration {
-    Duration::from_nanos(until.nanos().saturating_sub(canopy_units::UnixTime::now().nanos()))
-}
-
 /// The process that keeps multicast routing enabled.
 fn hold(config: &Config) -> anyhow::Result<Hold> {
     let socket = config.state_dir.join("multicast.sock");
@@ -220,45 +183,11 @@ fn print_examination(config: &Config) -> anyhow::Result<ExitCode> {
     required.push(doctor::memory(Path::new("/"), maps));
     let multicast = runtime()?.block_on(canopy_datapath::has_multicast_rules());
     let optional = doctor::multicast(multicast.map_err(|error| format!("{:#}", anyhow::Error::from(error))));
-    for check in required.iter().chain([&optional]) {
-        println!("{}  {}: {}", if check.fix.is_none() { "ok     " } else { "MISSING" }, check.name, check.found);
-        if let Some(fix) = &check.fix {
-            println!("         to get it: {fix}");
-        }
-    }
+    print_checks(required.iter().chain([&optional]));
     Ok(if required.iter().all(|check| check.fix.is_none()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A filter of log lines as the daemon's log takes it.
 fn timed(order: &LogOrder) -> TimedLevel {
     TimedLevel { level: order.filter.as_ref().map(|filter| filter.as_str().to_owned()), within: order.within }
-}
-
-/// Uniform in `[0, 1)`, from the random keys of a hasher: sufficient to spread the agents' reconnects.
-fn random() -> f64 {
-    (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
-    use super::*;
-
-    /// Catches files of a second enrollment that stay with root because the directory has its owner already. Needs root, as the agent does.
-    #[test]
-    fn what_root_enrolls_belongs_to_the_owner_of_the_state_directory() {
-        const AGENT: u32 = 54_321;
-        let state = tempfile::tempdir().unwrap();
-        std::os::unix::fs::chown(state.path(), Some(AGENT), Some(AGENT)).unwrap();
-        let identity = state.path().join("identity");
-        std::fs::create_dir(&identity).unwrap();
-        for file in ["key.pem", "certificate.pem"] {
-            std::fs::write(identity.join(file), "").unwrap();
-            give_to_owner(state.path(), &identity).unwrap();
-            for path in [identity.clone(), identity.join(file)] {
-                let found = std::fs::metadata(&path).unwrap();
-                assert_eq!((found.uid(), found.gid()), (AGENT, AGENT), "{}", path.display());
-            }
-        }
-    }
 }

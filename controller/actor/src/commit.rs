@@ -340,7 +340,7 @@ impl Before {
                 match intent {
                     Some(before) => {
                         let spec = self.spec::<MemberSpec>(before)?;
-                        Command::PutMember { group, spec, create_only: false, instance: None }
+                        Command::PutMember { group, spec, create_only: false, instance: None, lease: None }
                     }
                     None => Command::DeleteMember { group, host },
                 }

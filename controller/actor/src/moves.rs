@@ -233,6 +233,7 @@ mod tests {
             spec: serde_json::from_value(spec).unwrap(),
             create_only: true,
             instance: None,
+            lease: None,
         };
         let commands = [
             topology(None),

@@ -55,6 +55,7 @@ fn join(host: usize) -> Command {
         spec: serde_json::from_value(spec).unwrap(),
         create_only: true,
         instance: None,
+        lease: None,
     }
 }
 

@@ -47,7 +47,7 @@ fn group(name: &str, labels: &[(&str, &str)], spec: GroupSpec) -> Command {
 
 fn join(group: &str, spec: serde_json::Value) -> Command {
     let spec: MemberSpec = serde_json::from_value(spec).unwrap();
-    Command::PutMember { group: group.into(), spec, create_only: true, instance: None }
+    Command::PutMember { group: group.into(), spec, create_only: true, instance: None, lease: None }
 }
 
 fn drain(name: &str, until: Option<&str>) -> Command {

@@ -60,7 +60,7 @@ pub struct Principal {
     /// An operator's login name, a host's name; absent for the controller, and where the name is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Numeric user id on the controller's machine, where the caller is on it.
+    /// Numeric user id on the caller's machine, where it is known: the controller's, or that of a host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     /// `ui`: through the web UI. Absent for `canopyctl` and scripts.
@@ -74,7 +74,7 @@ pub struct Principal {
 
 from_fields!(principal::Principal { kind, name, uid, via, token });
 
-/// As the domain's: `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `the controller`.
+/// As the domain's: `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `uid 1000 of host r1`, `the controller`.
 impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kind, name, uid, via, token } = self.clone();

@@ -69,6 +69,8 @@ pub enum Command {
         /// content with another one is another queue pair, or the same one after a reset. `None` of an operator, and of an earlier
         /// library: the same content is then the same membership.
         instance: Option<NonZeroU64>,
+        /// Whether it ends when the agent of the host is gone, which holds it. `None` of an operator, who changes nothing about that.
+        lease: Option<bool>,
     },
     /// Ends a membership.
     DeleteMember {

@@ -28,4 +28,7 @@ pub(crate) struct Member {
     /// Which queue pair of the host it is; see [`Command::PutMember`](crate::Command::PutMember).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<NonZeroU64>,
+    /// It ends when the agent of the host, which holds it, is gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) lease: bool,
 }

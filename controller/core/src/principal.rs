@@ -38,7 +38,7 @@ pub struct Principal {
     /// An operator's login name, a host's name; empty for the controller, and where the name is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Numeric user id on the controller's machine, where the caller is on it.
+    /// Numeric user id on the machine of the caller: an operator's on the controller's, a host's user on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     /// Through which program; absent for those that act with the user's own rights, such as `canopyctl`.
@@ -72,19 +72,22 @@ impl Principal {
         Self { token: Some(cut(name.to_owned())), ..self }
     }
 
-    /// Whether both are one principal that is known, through whatever program or token. A user id is before a name, which may have changed.
+    /// Whether both are one principal that is known, through whatever program or token. An operator's user id is before the name, which may have
+    /// changed; users of hosts are those of one host.
     pub fn is_same(&self, other: &Self) -> bool {
-        let names = |of: &Self| (of.kind, of.uid, of.uid.is_none().then(|| of.name.clone()));
+        let is_named = |of: &Self| of.uid.is_none() || of.kind == PrincipalKind::Host;
+        let names = |of: &Self| (of.kind, of.uid, is_named(of).then(|| of.name.clone()));
         names(self) == names(other) && (self.uid.is_some() || !self.name.is_empty())
     }
 }
 
-/// `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `the controller`.
+/// `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `uid 1000 of host r1`, `the controller`.
 impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.kind, self.name.as_str(), self.uid) {
             (PrincipalKind::Controller, ..) => f.write_str("the controller"),
-            (PrincipalKind::Host, name, _) => write!(f, "host {name}"),
+            (PrincipalKind::Host, name, Some(uid)) => write!(f, "uid {uid} of host {name}"),
+            (PrincipalKind::Host, name, None) => write!(f, "host {name}"),
             (PrincipalKind::Operator, "", Some(uid)) => write!(f, "uid {uid}"),
             (PrincipalKind::Operator, "", None) => f.write_str("an operator"),
             (PrincipalKind::Operator, name, _) => f.write_str(name),
@@ -137,6 +140,7 @@ mod tests {
             (Principal::operator("", Some(1000)), "uid 1000"),
             (Principal::operator("", None), "an operator"),
             (Principal::host("r1"), "host r1"),
+            (Principal { uid: Some(1000), ..Principal::host("r1") }, "uid 1000 of host r1"),
             (Principal::default(), "the controller"),
         ];
         for (principal, name) in names {

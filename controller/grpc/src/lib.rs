@@ -4,6 +4,7 @@
 //! - [`server`]: the services and gRPC health, with explicit limits (tonic has none by default).
 //! - [`error`] maps every refusal to a status code, in one place.
 //! - `caller` decides what a program may do with whose name; `secure` has the TLS connections of agents.
+//! - `leases`: memberships that end with the agent of their host.
 //! - `node`, `membership` and `identity`: one service each. Desired state travels on one `watch` per node, so a slow agent gets the
 //!   newest state and never a queue.
 
@@ -13,6 +14,7 @@ mod content;
 pub mod error;
 mod identity;
 mod keys;
+mod leases;
 mod membership;
 mod node;
 mod places;
@@ -20,6 +22,7 @@ mod secure;
 mod server;
 
 pub use caller::Caller;
+pub use leases::Leases;
 pub use places::{Place, Places, network};
 pub use secure::{Secure, incoming};
 pub use server::{MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, server};

@@ -13,7 +13,6 @@ use canopy_control::pb::{
 use canopy_controller_actor::{CommandError, Controller, Done, Order};
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::{Command, DomainError};
-use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, check_name};
 use canopy_model::member::MemberSpec;
 use futures::Stream;
@@ -25,6 +24,7 @@ use crate::caller::Caller;
 use crate::closing::closed;
 use crate::error;
 use crate::keys::Keys;
+use crate::leases::Leases;
 
 /// Longest duration of a unary call.
 const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,16 +32,18 @@ const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Membership {
     controller: Controller,
     keys: Keys,
+    leases: Leases,
     closing: watch::Receiver<bool>,
 }
 
 impl Membership {
-    pub(crate) fn new(controller: Controller, keys: Keys, closing: watch::Receiver<bool>) -> Self {
-        Self { controller, keys, closing }
+    pub(crate) fn new(controller: Controller, keys: Keys, leases: Leases, closing: watch::Receiver<bool>) -> Self {
+        Self { controller, keys, leases, closing }
     }
 
-    async fn execute(&self, command: Command, host: &str) -> Result<Done, Status> {
-        let order = Order::new(command, Principal::host(host));
+    /// For a user of `host`, where the agent knows it.
+    async fn execute(&self, command: Command, host: &str, uid: Option<u32>) -> Result<Done, Status> {
+        let order = Order::new(command, Principal { uid, ..Principal::host(host) });
         match tokio::time::timeout(UNARY_TIMEOUT, self.controller.carry_out(order)).await {
             Ok(done) => done.map_err(error::command),
             Err(_) => Err(Status::deadline_exceeded(format!(
@@ -80,17 +82,16 @@ impl MembershipService for Membership {
             %caller
         );
         let request = request.into_inner();
-        if request.lease {
-            let what = "only the agent of the host's node knows when a process ends: join there, or without a lease";
-            return Err(error::field(FieldError::new("lease", what)));
-        }
+        let (uid, lease) = (request.uid, Some(request.lease));
         let instance = NonZeroU64::new(request.instance);
         let (group, spec) = <(String, MemberSpec)>::try_from(request).map_err(error::field)?;
         let host = spec.host.clone();
         caller.as_host(&self.controller, &self.keys, &host)?;
-        let command = Command::PutMember { group: group.clone(), spec, create_only: true, instance };
+        let command = Command::PutMember { group: group.clone(), spec, create_only: true, instance, lease };
         async {
-            let done = self.execute(command, &host).await?;
+            // Until the join is carried out, and from then on for the time in which it is to be held.
+            let _joining = self.leases.hold((group.clone(), host.clone()))?;
+            let done = self.execute(command, &host, uid).await?;
             tracing::info!(outcome = ?done.outcome, "joined");
             let connection = self.controller.read(|d| d.connection_of(&group, &host));
             self.controller.settled().await.map_err(error::command)?;
@@ -112,13 +113,13 @@ impl MembershipService for Membership {
             host = request.get_ref().host,
             %caller
         );
-        let LeaveRequest { group, host } = request.into_inner();
+        let LeaveRequest { group, host, uid } = request.into_inner();
         check_name("group", &group).map_err(error::field)?;
         check_name("host", &host).map_err(error::field)?;
         caller.as_host(&self.controller, &self.keys, &host)?;
         async {
             let by = host.clone();
-            self.execute(Command::DeleteMember { group, host }, &by).await?;
+            self.execute(Command::DeleteMember { group, host }, &by, uid).await?;
             tracing::info!("left");
             Ok(Response::new(LeaveResponse {}))
         }
@@ -130,9 +131,32 @@ impl MembershipService for Membership {
 
     async fn hold_membership(
         &self,
-        _: Request<HoldMembershipRequest>,
+        request: Request<HoldMembershipRequest>,
     ) -> Result<Response<Self::HoldMembershipStream>, Status> {
-        Err(Status::unimplemented("leases are held at the agent of the host's node"))
+        let caller = Caller::of(&request)?;
+        let HoldMembershipRequest { group, host } = request.into_inner();
+        check_name("group", &group).map_err(error::field)?;
+        check_name("host", &host).map_err(error::field)?;
+        caller.as_host(&self.controller, &self.keys, &host)?;
+        // Subscribed before the first check, so that no change in between is missed.
+        let mut changes = self.controller.group_changes(&group);
+        let hold = self.leases.hold((group.clone(), host.clone()))?;
+        let (controller, mut closing) = (self.controller.clone(), self.closing.clone());
+        let stream = async_stream::stream! {
+            let _hold = hold;
+            let mut is_new = true;
+            while controller.read(|d| d.has_lease(&group, &host)) {
+                if std::mem::take(&mut is_new) {
+                    yield Ok(HoldMembershipResponse {});
+                }
+                tokio::select! {
+                    () = changes.changed() => {}
+                    () = closed(&mut closing) => { yield Err(error::stopping()); return; }
+                }
+            }
+            yield Err(Status::not_found(format!("{host} has no membership with a lease in group {group}")));
+        };
+        Ok(Response::new(Box::pin(stream)))
     }
 
     type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;
@@ -151,7 +175,12 @@ impl MembershipService for Membership {
         let (id, mut sent) = self.snapshot(&group).ok_or_else(missing)?;
         self.controller.settled().await.map_err(error::command)?;
         let deleted = Status::not_found(format!("group {group:?} was deleted"));
-        let this = Self { controller: self.controller.clone(), keys: self.keys.clone(), closing: self.closing.clone() };
+        let this = Self {
+            controller: self.controller.clone(),
+            keys: self.keys.clone(),
+            leases: self.leases.clone(),
+            closing: self.closing.clone(),
+        };
         let mut closing = self.closing.clone();
         let stream = async_stream::stream! {
             yield Ok(sent.clone());

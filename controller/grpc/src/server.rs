@@ -18,6 +18,7 @@ use tonic::{Request, Status};
 use crate::caller::Caller;
 use crate::identity::Identities;
 use crate::keys::Keys;
+use crate::leases::Leases;
 use crate::membership::Membership;
 use crate::node::Nodes;
 
@@ -29,7 +30,7 @@ pub const MAX_RESPONSE_BYTES: usize = 256 << 20;
 const MAX_ENROLLMENT_BYTES: usize = 4 << 10;
 /// Largest request of MembershipService, bytes: two names and some numbers.
 const MAX_MEMBERSHIP_BYTES: usize = 16 << 10;
-/// Calls at once on one connection: an agent has three, a host one per group that it watches.
+/// Calls at once on one connection: an agent has three, a host one per group that it watches and per membership that it holds.
 const MAX_STREAMS: u32 = 1024;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
@@ -39,13 +40,14 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn server(
     controller: Controller,
     registrar: Option<Arc<Registrar>>,
+    leases: Leases,
     closing: watch::Receiver<bool>,
 ) -> Router {
     let (health, health_service) = tonic_health::server::health_reporter();
     let identities = IdentityServiceServer::new(Identities::new(controller.clone(), registrar));
     let keys = Keys::default();
     let nodes = NodeServiceServer::new(Nodes::new(controller.clone(), keys.clone(), closing.clone()));
-    let membership = MembershipServiceServer::new(Membership::new(controller, keys, closing));
+    let membership = MembershipServiceServer::new(Membership::new(controller, keys, leases, closing));
     let nodes = nodes.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES);
     let membership =
         membership.max_decoding_message_size(MAX_MEMBERSHIP_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES);

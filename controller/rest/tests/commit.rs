@@ -91,7 +91,7 @@ async fn what_cannot_be_put_back_is_named_and_the_rest_is() {
     assert_eq!(api.get(&format!("{PATH}?check=true")).await.json()["refused"], json!([]));
     // The host that is new in it joins, as it may.
     let spec = serde_json::from_value(member("r1", "receiver", 18)["spec"].clone()).unwrap();
-    let join = Command::PutMember { group: "g1".into(), spec, create_only: true, instance: None };
+    let join = Command::PutMember { group: "g1".into(), spec, create_only: true, instance: None, lease: None };
     api.controller.carry_out(Order::new(join, Principal::host("r1"))).await.unwrap();
     let tried = api.get(&format!("{PATH}?check=true")).await.json();
     let done = api.post(&format!("{PATH}/cancel"), &json!({"id": id})).await.json();

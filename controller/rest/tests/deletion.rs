@@ -27,7 +27,7 @@ async fn prepared() -> Api {
     for h in 1..=MEMBERS {
         let spec = json!({"host": format!("h{h}"), "role": "receiver", "qpn": 17});
         let spec = serde_json::from_value(spec).unwrap();
-        let join = Command::PutMember { group: "g1".into(), spec, create_only: true, instance: None };
+        let join = Command::PutMember { group: "g1".into(), spec, create_only: true, instance: None, lease: None };
         api.controller.execute(join, None, false).await.unwrap();
     }
     api

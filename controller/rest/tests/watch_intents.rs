@@ -35,7 +35,7 @@ async fn drains_are_sent_when_they_or_their_groups_change() {
     // Hosts join: no operator writes.
     for of in [member("s1", "source", 18), member("r1", "receiver", 17)] {
         let spec = serde_json::from_value(of["spec"].clone()).unwrap();
-        let join = Command::PutMember { group: "g1".into(), spec, create_only: true, instance: None };
+        let join = Command::PutMember { group: "g1".into(), spec, create_only: true, instance: None, lease: None };
         api.controller.execute(join, None, false).await.unwrap();
     }
     let moved = watch.next().await;

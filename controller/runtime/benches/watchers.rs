@@ -45,6 +45,7 @@ async fn measure() {
         thresholds: Default::default(),
         hmac: Default::default(),
         traces: None,
+        lease_grace: Duration::from_secs(60),
         registrar: None,
         roles: Default::default(),
         tokens: Default::default(),

@@ -33,6 +33,9 @@ const CERTIFICATE_LIFETIME: RangeInclusive<Duration> = Duration::from_secs(60)..
 /// Groups with one role, at most: each is looked up for each connection.
 const MAX_GROUPS: usize = 16;
 
+/// Possible values of `grpc.lease_grace`.
+const LEASE_GRACE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+
 /// Listen addresses per API, at most.
 const MAX_LISTENERS: usize = 16;
 
@@ -111,6 +114,9 @@ pub struct GrpcConfig {
     /// `unix:/path`, or `address:port` for TLS; one or a list.
     #[serde(deserialize_with = "list")]
     pub listen: Vec<Listen>,
+    /// How long a membership with a lease outlasts the connection of its host's agent, 1 s ..= 1 h.
+    #[serde(with = "humantime_serde")]
+    pub lease_grace: Duration,
 }
 
 impl Config {
@@ -123,7 +129,8 @@ impl Config {
 
 impl Default for GrpcConfig {
     fn default() -> Self {
-        Self { listen: vec![Listen::Unix("/run/canopy/controller.sock".into())] }
+        let listen = vec![Listen::Unix("/run/canopy/controller.sock".into())];
+        Self { listen, lease_grace: Duration::from_secs(60) }
     }
 }
 
@@ -265,6 +272,11 @@ impl Settings for Config {
         if self.grpc.listen.is_empty() {
             faults.push("grpc.listen", "is empty: no agent could connect");
         }
+        let grace = self.grpc.lease_grace;
+        if !LEASE_GRACE.contains(&grace) {
+            let why = format!("{} is out of range: use 1s to 1h", humantime::format_duration(grace));
+            faults.push("grpc.lease_grace", why);
+        }
         if !self.identity.directory.is_absolute() {
             faults.push("identity.directory", format!("{:?} is not an absolute path", self.identity.directory));
         }
@@ -358,6 +370,7 @@ mod tests {
         for (text, key) in [
             ("store.path = \"a\"", "store.path"),
             ("grpc.listen = []", "grpc.listen"),
+            ("grpc.lease_grace = '10ms'", "grpc.lease_grace"),
             ("rest.listen = \"nonsense\"", "rest.listen"),
             ("identity.directory = \"a\"", "identity.directory"),
             ("identity.trust_domain = \"Canopy\"", "identity.trust_domain"),

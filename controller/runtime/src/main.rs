@@ -176,6 +176,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         thresholds,
         hmac,
         traces,
+        lease_grace: config.grpc.lease_grace,
         registrar,
         roles: config.authorization.unix,
         tokens: Arc::new(tokens),

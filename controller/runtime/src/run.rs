@@ -10,6 +10,7 @@ use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_authority::Registrar;
 use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::ThresholdSettings;
+use canopy_controller_grpc::Leases;
 use canopy_daemon::log::TimedLevel;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::log_level::LogOrder;
@@ -37,6 +38,8 @@ pub struct Parts {
     pub hmac: HmacSettings,
     /// Where traces go: the endpoint of an OpenTelemetry collector; `None` makes none.
     pub traces: Option<String>,
+    /// How long a membership with a lease outlasts the connection of its host's agent.
+    pub lease_grace: Duration,
     /// Makes the certificates of agents; needed if a southbound listener is TCP, or a northbound one that other machines reach.
     pub registrar: Option<Arc<Registrar>>,
     /// Which users of this machine may do what.
@@ -65,6 +68,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         thresholds,
         hmac,
         traces,
+        lease_grace,
         registrar,
         roles,
         tokens,
@@ -109,9 +113,10 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
             anyhow::Ok(())
         });
     }
+    let leases = Leases::start(controller.clone(), lease_grace, closing.clone());
     for listener in grpc {
         tracing::info!(address = %listener.address()?, "serving gRPC");
-        servers.spawn(serve::grpc(listener, controller.clone(), registrar.clone(), closing.clone()));
+        servers.spawn(serve::grpc(listener, controller.clone(), registrar.clone(), leases.clone(), closing.clone()));
     }
     let renewals = registrar.map(|registrar| tokio::spawn(registrar.maintain()));
     let checkpoints = tokio::spawn(checkpoint_periodically(store.clone()));

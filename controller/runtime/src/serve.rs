@@ -8,6 +8,7 @@ use anyhow::Context;
 use axum::Router;
 use canopy_controller_actor::Controller;
 use canopy_controller_authority::Registrar;
+use canopy_controller_grpc::Leases;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -89,9 +90,10 @@ pub(crate) async fn grpc(
     listener: Listener,
     controller: Controller,
     registrar: Option<Arc<Registrar>>,
+    leases: Leases,
     closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let router = canopy_controller_grpc::server(controller, registrar.clone(), closing.clone()).await;
+    let router = canopy_controller_grpc::server(controller, registrar.clone(), leases, closing.clone()).await;
     let mut until = closing.clone();
     let signal = async move { closed(&mut until).await };
     let served = async {

@@ -25,6 +25,7 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
         thresholds: Default::default(),
         hmac: Default::default(),
         traces: None,
+        lease_grace: Duration::from_secs(60),
         registrar: None,
         roles: Default::default(),
         tokens: Default::default(),

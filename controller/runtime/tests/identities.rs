@@ -83,8 +83,18 @@ fn is_broken(code: Code) -> bool {
 }
 
 /// Every call, each for node n1, host s1 at n1 or group g1.
-const CALLS: [&str; 8] =
-    ["watch", "report", "telemetry", "join own", "join other", "leave other", "watch group", "renew"];
+const CALLS: [&str; 10] = [
+    "watch",
+    "report",
+    "telemetry",
+    "join own",
+    "join other",
+    "leave other",
+    "hold own",
+    "hold other",
+    "watch group",
+    "renew",
+];
 
 async fn call(what: &str, channel: Channel, own: Option<&Credentials>) -> Code {
     let mut nodes = NodeServiceClient::new(channel.clone());
@@ -107,8 +117,16 @@ async fn call(what: &str, channel: Channel, own: Option<&Credentials>) -> Code {
         "join own" => members.join(join("s1")).await.map(drop),
         "join other" => members.join(join("r1")).await.map(drop),
         "leave other" => {
-            let leave = pb::LeaveRequest { group: "none".into(), host: "r1".into() };
+            let leave = pb::LeaveRequest { group: "none".into(), host: "r1".into(), uid: None };
             members.leave(leave).await.map(drop)
+        }
+        "hold own" | "hold other" => {
+            let host = if what == "hold own" { "s1" } else { "r1" };
+            let hold = pb::HoldMembershipRequest { group: "g1".into(), host: host.into() };
+            match members.hold_membership(hold).await {
+                Ok(answer) => answer.into_inner().message().await.map(drop),
+                Err(refused) => Err(refused),
+            }
         }
         "watch group" => members.watch_group(pb::WatchGroupRequest { group: "g1".into() }).await.map(drop),
         "renew" => {
@@ -139,16 +157,16 @@ async fn every_identity_gets_what_is_its_own_and_nothing_else() {
     let now = UnixTime::now();
     let expired = ago(LIFETIME + Duration::from_secs(60));
     let table = [
-        ("no certificate", None, [Who, Who, Who, Who, Who, Who, Who, Who]),
-        // s1 is a member with another QPN, the group "none" does not exist: both are the domain's answers.
-        ("node/n1", Some(domain.made("node/n1", now)), [Yes, Yes, Yes, Exists, No, No, Yes, Yes]),
-        ("node/n2", Some(domain.made("node/n2", now)), [No, No, No, No, Exists, Missing, Yes, Yes]),
-        ("host/s1", Some(domain.made("host/s1", now)), [No, No, No, Exists, No, No, Yes, Yes]),
-        ("host/r1", Some(domain.made("host/r1", now)), [No, No, No, No, Exists, Missing, Yes, Yes]),
+        ("no certificate", None, [Who; 10]),
+        // s1 is a member with another QPN and without a lease, the group "none" does not exist: these are the domain's answers.
+        ("node/n1", Some(domain.made("node/n1", now)), [Yes, Yes, Yes, Exists, No, No, Missing, No, Yes, Yes]),
+        ("node/n2", Some(domain.made("node/n2", now)), [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes]),
+        ("host/s1", Some(domain.made("host/s1", now)), [No, No, No, Exists, No, No, Missing, No, Yes, Yes]),
+        ("host/r1", Some(domain.made("host/r1", now)), [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes]),
         // A host that has a node's name is not that node.
-        ("host/n1", Some(domain.made("host/n1", now)), [No, No, No, No, No, No, Yes, Yes]),
-        ("node/s1", Some(domain.made("node/s1", now)), [No, No, No, No, No, No, Yes, Yes]),
-        ("expired node/n1", Some(domain.made("node/n1", expired)), [Who, Who, Who, Who, Who, Who, Who, Yes]),
+        ("host/n1", Some(domain.made("host/n1", now)), [No, No, No, No, No, No, No, No, Yes, Yes]),
+        ("node/s1", Some(domain.made("node/s1", now)), [No, No, No, No, No, No, No, No, Yes, Yes]),
+        ("expired node/n1", Some(domain.made("node/n1", expired)), [Who, Who, Who, Who, Who, Who, Who, Who, Who, Yes]),
     ];
     for (identity, own, wanted) in table {
         let channel = domain.channel(domain.trust(), own.clone());

@@ -28,6 +28,7 @@ fn join(host: &str, role: Role, qpn: u32) -> JoinRequest {
         start_psn: None,
         lease: false,
         instance: 0,
+        uid: None,
     }
 }
 
@@ -75,7 +76,7 @@ async fn applications_join_watch_and_leave() {
     };
     assert_eq!((ready.receivers, ready.write_length, ready.session), (1, 8192, receiver.session));
     // The session ends with its source: the receiver joins again, with the same content, and gets other parameters.
-    membership.leave(LeaveRequest { group: "g1".into(), host: "s1".into() }).await.unwrap();
+    membership.leave(LeaveRequest { group: "g1".into(), host: "s1".into(), uid: None }).await.unwrap();
     let ended = loop {
         let now = tokio::time::timeout(DEADLINE, watch.message()).await.expect("no other session").unwrap().unwrap();
         if now.session != ready.session {
@@ -89,8 +90,8 @@ async fn applications_join_watch_and_leave() {
     let psn = Some(next.start_psn ^ 1);
     let other = membership.join(JoinRequest { start_psn: psn, ..join("s1", Role::Source, 18) }).await;
     refused(other, Code::InvalidArgument, "spec.startPsn: ");
-    membership.leave(LeaveRequest { group: "g1".into(), host: "r1".into() }).await.unwrap();
-    let leave = LeaveRequest { group: "g1".into(), host: "r1".into() };
+    membership.leave(LeaveRequest { group: "g1".into(), host: "r1".into(), uid: None }).await.unwrap();
+    let leave = LeaveRequest { group: "g1".into(), host: "r1".into(), uid: None };
     refused(membership.leave(leave).await, Code::NotFound, "g1/r1");
     controller.ctl(&["delete", "group", "g1"]).await.unwrap();
     let deleted = loop {

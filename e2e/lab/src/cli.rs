@@ -133,6 +133,9 @@ pub(crate) struct UpArgs {
     /// A management link to every node, and Prometheus, which scrapes controller and agents every second.
     #[arg(long)]
     pub(crate) with_prometheus: bool,
+    /// A management link to every node and host, and an agent on each host, by which its applications join.
+    #[arg(long)]
+    host_agents: bool,
     /// Directory of canopy-controller, canopy-agent and canopy-rc [default: this program's directory].
     #[arg(long)]
     bin_dir: Option<PathBuf>,
@@ -152,7 +155,8 @@ impl UpArgs {
             dir,
             bin_dir: self.bin_dir.clone(),
             rest_port: self.rest_port,
-            management: self.with_prometheus && !network_only,
+            management: (self.with_prometheus || self.host_agents) && !network_only,
+            host_agents: self.host_agents && !network_only,
             network_only,
             timeout: Duration::from_secs(self.timeout),
         }

@@ -36,6 +36,7 @@ impl Lab {
             self.start_agent(node)?;
         }
         self.apply_topology()?;
+        self.start_host_agents()?;
         self.wait_synced()
     }
 
@@ -99,12 +100,17 @@ impl Lab {
     /// # Errors
     /// The controller or the agent refuses.
     pub fn enroll(&self, node: &str) -> Result<()> {
-        let body = json!({"subject": format!("node/{node}")});
+        let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
+        command.arg("--config").arg(self.state.dir.join(format!("agent-{node}.toml"))).arg("enroll");
+        self.enroll_as(&format!("node/{node}"), command)
+    }
+
+    /// Gives `command` a token for `subject`.
+    pub(crate) fn enroll_as(&self, subject: &str, mut command: Command) -> Result<()> {
+        let body = json!({"subject": subject});
         let (status, made) = self.rest("POST", "/api/v1/enrollments", Some(&body))?;
         let token =
             made["token"].as_str().with_context(|| format!("the controller made no token ({status}): {made}"))?;
-        let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
-        command.arg("--config").arg(self.state.dir.join(format!("agent-{node}.toml"))).arg("enroll");
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("starting canopy-agent enroll")?;
         let mut input = child.stdin.take().context("canopy-agent enroll has no input")?;
@@ -128,9 +134,9 @@ impl Lab {
         self.environment.insert(name, variables.iter().map(owned).collect());
     }
 
-    /// Path of the Unix socket on which a node's agent serves applications of its hosts, if it has at most 100 bytes.
-    pub fn host_socket(&self, node: &str) -> PathBuf {
-        self.state.dir.join(format!("{node}.sock"))
+    /// Path of the Unix socket on which the agent of a node or of a host serves applications, if it has at most 100 bytes.
+    pub fn host_socket(&self, device: &str) -> PathBuf {
+        self.state.dir.join(format!("{device}.sock"))
     }
 
     /// Kills the controller with SIGKILL.
@@ -241,7 +247,7 @@ impl Lab {
         self.state.rest_port.context("this lab has no controller: it was brought up with --network-only")
     }
 
-    fn write_config(&self, name: &str, text: &str) -> Result<PathBuf> {
+    pub(crate) fn write_config(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.state.dir.join(name);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
         Ok(path)
@@ -262,7 +268,7 @@ impl Lab {
         self.state.save()
     }
 
-    fn kill(&mut self, name: &str) -> Result<()> {
+    pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
         let process = self.state.processes.get(name).with_context(|| format!("{name} was not started"))?;
         process.kill()?;
         process.reap();

@@ -33,6 +33,8 @@ pub struct Options {
     pub rest_port: Option<u16>,
     /// A management link to every node, at which its agent serves metrics, and over which it connects to the controller by TLS.
     pub management: bool,
+    /// An agent on each host, by which its applications join; needs the management link.
+    pub host_agents: bool,
     /// Only namespaces and links, no controller and no agents.
     pub network_only: bool,
     /// Time limit for the controller and the agents to become ready.
@@ -48,6 +50,7 @@ impl Default for Options {
             bin_dir: None,
             rest_port: None,
             management: false,
+            host_agents: false,
             network_only: false,
             timeout: Duration::from_secs(60),
         }
@@ -87,6 +90,7 @@ impl Lab {
             claimed: false,
             namespaces: Vec::new(),
             management: None,
+            host_agents: options.host_agents,
             prometheus_port: None,
             delay_means: None,
             processes: Default::default(),

@@ -33,6 +33,7 @@ mod control;
 mod delay;
 mod down;
 mod host;
+mod host_agents;
 pub mod http;
 mod management;
 mod means;

@@ -2,7 +2,8 @@
 //! The management link: a bridge in the machine's namespace with a veth pair to each node's, over IPv4, which the fabric does not use.
 //!
 //! It is for what connects to agents from outside the fabric, as over the management port of a switch: Prometheus scrapes them there, and
-//! they connect to the controller there, over TLS. They have it as an interface that is not in the topology.
+//! they connect to the controller there, over TLS. They have it as an interface that is not in the topology. So do hosts with agents of
+//! their own.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -20,7 +21,7 @@ const NETWORK: [u8; 2] = [198, 18];
 const CONTROLLER: u8 = 1;
 /// That of the first node.
 const FIRST: u8 = 2;
-/// Nodes, at most.
+/// Nodes, and hosts with agents, at most.
 const MAX_NODES: usize = 250;
 
 /// A lab's management link.

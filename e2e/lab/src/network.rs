@@ -29,6 +29,8 @@ pub(crate) fn create(state: &mut State, management: bool) -> Result<()> {
     let nodes: Vec<String> = spec.nodes.iter().map(|n| state.instance.namespace(&n.name)).collect();
     let hosts: Vec<String> = spec.hosts.iter().map(|h| state.instance.namespace(&h.name)).collect();
     let lines = state.instance.lines_namespace();
+    // In the order of their addresses on the management link.
+    let managed: Vec<String> = nodes.iter().chain(hosts.iter().filter(|_| state.host_agents)).cloned().collect();
     {
         let _lock = host::lock()?;
         if let Some(taken) = nodes.iter().chain(&hosts).chain([&lines]).find(|n| netns::exists(n)) {
@@ -45,7 +47,7 @@ pub(crate) fn create(state: &mut State, management: bool) -> Result<()> {
         }
         prepare_delays(state, &lines)?;
         if management {
-            let management = Management::choose(nodes.len())?;
+            let management = Management::choose(managed.len())?;
             state.management = Some(management);
             state.save()?;
             management.create()?;
@@ -61,7 +63,7 @@ pub(crate) fn create(state: &mut State, management: bool) -> Result<()> {
     let links: Vec<Link> = state.file.links().collect();
     wire(state, &links)?;
     if let Some(management) = state.management {
-        management.connect(&nodes)?;
+        management.connect(&managed)?;
     }
     order::keep(&state.namespaces)?;
     if state.delay_means == Some(Means::Netem) {

@@ -38,13 +38,16 @@ pub struct State {
     /// The management link, if there is one.
     #[serde(default)]
     pub management: Option<Management>,
+    /// Every host has an agent, by which its applications join.
+    #[serde(default)]
+    pub host_agents: bool,
     /// Port of Prometheus on 127.0.0.1, if it was started.
     #[serde(default)]
     pub prometheus_port: Option<u16>,
     /// How links are delayed, if any is.
     #[serde(default)]
     pub delay_means: Option<Means>,
-    /// `controller`, `agent-<node>`, `prometheus` and `delay-line <link>`.
+    /// `controller`, `agent-<node>`, `host-<host>`, `prometheus` and `delay-line <link>`.
     pub processes: BTreeMap<String, Process>,
 }
 

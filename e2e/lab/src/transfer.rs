@@ -142,7 +142,9 @@ impl Lab {
 
     fn rc(&self, verb: &str, host: &str, spec: &TransferSpec) -> Result<Command> {
         let mut c = self.command(host, self.binary("canopy-rc")?)?;
-        c.args([verb, "--controller", &format!("unix:{}/controller.sock", self.state.dir.display())]);
+        let socket =
+            if self.state.host_agents { self.host_socket(host) } else { self.state.dir.join("controller.sock") };
+        c.args([verb, "--controller", &format!("unix:{}", socket.display())]);
         c.args(["--group", &spec.group, "--host", host, "--bytes", &spec.bytes.to_string(), "--json"]);
         c.args(["--op", if spec.op == Op::Write { "write" } else { "send" }]);
         if spec.leave {

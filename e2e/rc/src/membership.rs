@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
-use canopy_control::pb::{GroupPhase, JoinRequest, JoinResponse, LeaveRequest, WatchGroupRequest, WatchGroupResponse};
+use canopy_control::pb::{
+    GroupPhase, HoldMembershipRequest, JoinRequest, JoinResponse, LeaveRequest, WatchGroupRequest, WatchGroupResponse,
+};
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -38,7 +40,10 @@ impl Member {
         loop {
             let status = match call(client.join(request.clone())).await {
                 Ok(response) => {
-                    let JoinRequest { group, host, .. } = request;
+                    let JoinRequest { group, host, lease, .. } = request;
+                    if lease {
+                        hold(endpoint, group.clone(), host.clone())?;
+                    }
                     return Ok((Self { client, group, host }, response));
                 }
                 Err(status) => status,
@@ -79,10 +84,29 @@ impl Member {
 
     /// Leaves the group.
     pub async fn leave(mut self) -> Result<()> {
-        let request = LeaveRequest { group: self.group.clone(), host: self.host.clone() };
+        let request = LeaveRequest { group: self.group.clone(), host: self.host.clone(), uid: None };
         let left = call(self.client.leave(request)).await;
         left.map(drop).with_context(|| format!("leaving group {:?} as host {:?}", self.group, self.host))
     }
+}
+
+/// Holds the lease of a membership for as long as this process lives; a thread of its own, because the data path has the caller's.
+fn hold(endpoint: Endpoint, group: String, host: String) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || {
+        runtime.block_on(async move {
+            let mut client = MembershipServiceClient::new(endpoint.connect_lazy());
+            loop {
+                let request = HoldMembershipRequest { group: group.clone(), host: host.clone() };
+                if let Ok(answer) = client.hold_membership(request).await {
+                    let mut stream = answer.into_inner();
+                    while let Ok(Some(_)) = stream.message().await {}
+                }
+                sleep(RETRY_INTERVAL).await;
+            }
+        });
+    });
+    Ok(())
 }
 
 /// The connection that the controller's answer to a join describes.

@@ -94,6 +94,7 @@ fn request() -> JoinRequest {
         start_psn: None,
         lease: false,
         instance: 0,
+        uid: None,
     }
 }
 
@@ -136,7 +137,7 @@ async fn joins_and_leaves_with_what_it_was_given_once_the_controller_is_there() 
     assert_eq!(response, joined());
     assert_eq!(*controller.joins.lock().unwrap(), [request()]);
     member.leave().await.unwrap();
-    let leave = LeaveRequest { group: "g".to_owned(), host: "r1".to_owned() };
+    let leave = LeaveRequest { group: "g".to_owned(), host: "r1".to_owned(), uid: None };
     assert_eq!(*controller.leaves.lock().unwrap(), [leave]);
 }
 

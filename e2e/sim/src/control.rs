@@ -229,7 +229,10 @@ impl World<'_> {
             receiver.credits = self.chance.pick(&[0, 1, 17, 31]).unwrap_or(31);
         }
         let index = self.receivers.len();
-        if !self.command(Command::PutMember { group: GROUP.into(), spec, create_only: true, instance: None }, now) {
+        if !self.command(
+            Command::PutMember { group: GROUP.into(), spec, create_only: true, instance: None, lease: None },
+            now,
+        ) {
             return false;
         }
         self.receivers.push(receiver);

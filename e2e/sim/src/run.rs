@@ -173,8 +173,10 @@ impl<'a> World<'a> {
                     memory: None,
                     start_psn: None,
                 };
-                let joined = self
-                    .command(Command::PutMember { group: GROUP.into(), spec, create_only: true, instance: None }, 0);
+                let joined = self.command(
+                    Command::PutMember { group: GROUP.into(), spec, create_only: true, instance: None, lease: None },
+                    0,
+                );
                 anyhow::ensure!(joined, "the source cannot join");
             }
             if i < receivers {

@@ -25,8 +25,19 @@ pub struct Requests {
     pub joins: Vec<JoinRequest>,
     /// Holds of leases.
     pub holds: Vec<HoldMembershipRequest>,
+    /// Holds that were given up.
+    pub ended: usize,
     /// Leaves.
     pub leaves: Vec<LeaveRequest>,
+}
+
+/// A hold, until it is given up.
+struct Hold(Arc<Mutex<Requests>>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().ended += 1;
+    }
 }
 
 /// An item of a watch.
@@ -109,13 +120,16 @@ impl Drop for Agent {
 
 #[tonic::async_trait]
 impl MembershipService for Service {
-    /// Group `absent` does not exist, host `theirs` is another user's; all others join.
+    /// Group `absent` does not exist, group `forbidden` is not the caller's, host `theirs` is another user's; all others join.
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
         let request = request.into_inner();
         let (group, host) = (request.group.clone(), request.host.clone());
         self.requests.lock().unwrap().joins.push(request);
         if group == "absent" {
             return Err(Status::not_found("group \"absent\" does not exist"));
+        }
+        if group == "forbidden" {
+            return Err(Status::permission_denied("host: a certificate of host/r9 cannot act for it"));
         }
         if host == "theirs" {
             return Err(Status::permission_denied("uid 7: host_socket.uids"));
@@ -144,8 +158,13 @@ impl MembershipService for Service {
         request: Request<HoldMembershipRequest>,
     ) -> Result<Response<Self::HoldMembershipStream>, Status> {
         self.requests.lock().unwrap().holds.push(request.into_inner());
+        let hold = Hold(self.requests.clone());
         let held = tokio_stream::once(Ok(HoldMembershipResponse {}));
-        Ok(Response::new(Box::pin(held.chain(tokio_stream::pending()))))
+        let held = held.chain(tokio_stream::pending()).map(move |response| {
+            let _until_given_up = &hold;
+            response
+        });
+        Ok(Response::new(Box::pin(held)))
     }
 
     type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;

@@ -12,9 +12,11 @@ pub mod pacer;
 mod paused;
 pub mod prometheus;
 pub mod queue;
+mod running;
 mod scapy;
 
 pub use paused::Paused;
+pub use running::Running;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -74,6 +76,14 @@ pub fn up_changed(name: &str, change: impl FnOnce(&mut LabFile) -> Result<()>) -
 /// As [`Lab::up`].
 pub fn up_managed(name: &str) -> Result<Bed> {
     up_with(name, Options { management: true, ..Options::default() }, |_| Ok(()))
+}
+
+/// Brings `e2e/topologies/<name>.yaml` up with a management link, and an agent on every host.
+///
+/// # Errors
+/// As [`Lab::up`].
+pub fn up_with_host_agents(name: &str) -> Result<Bed> {
+    up_with(name, Options { management: true, host_agents: true, ..Options::default() }, |_| Ok(()))
 }
 
 fn up_with(name: &str, options: Options, change: impl FnOnce(&mut LabFile) -> Result<()>) -> Result<Bed> {

@@ -6,11 +6,11 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use canopy_e2e::Paused;
 use canopy_e2e::{Bed, up};
+use canopy_e2e::{Paused, Running};
 use canopy_host::{Client, Error, Event, Events, JoinOptions};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -23,17 +23,6 @@ const OVERFLOW_UID: u32 = 65534;
 const UNUSED_UID: u32 = 65533;
 /// Environment variable with the task of `as_another_user`: "SOCKET join|leave HOST".
 const TASK: &str = "CANOPY_TEST_HOST_TASK";
-
-/// Kills and reaps a child process when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Already ended: nothing to do.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn client(bed: &Bed, node: &str) -> Client {
     let deadline = Instant::now() + PATIENCE;

@@ -134,7 +134,7 @@ async fn hold(mut grpc: Grpc, group: String, host: String, held: oneshot::Sender
 }
 
 async fn leave(grpc: &Grpc, group: &str, host: &str) -> Result<(), Error> {
-    let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned() };
+    let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned(), uid: None };
     let left = until_answered(LEAVE_WITHIN, || {
         let (mut grpc, request) = (grpc.clone(), request.clone());
         async move { grpc.leave(request).await }

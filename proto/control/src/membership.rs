@@ -60,6 +60,7 @@ impl From<(&str, &MemberSpec)> for pb::JoinRequest {
             start_psn: member.start_psn.map(Psn::get),
             lease: false,
             instance: 0,
+            uid: None,
         }
     }
 }

@@ -3902,7 +3902,7 @@ export interface components {
             token?: string | null;
             /**
              * Format: uint32
-             * @description Numeric user id on the controller's machine, where the caller is on it.
+             * @description Numeric user id on the caller's machine, where it is known: the controller's, or that of a host.
              */
             uid?: number | null;
             /** @description `ui`: through the web UI. Absent for `canopyctl` and scripts. */

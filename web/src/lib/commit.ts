@@ -35,8 +35,9 @@ export function ending(commit: Commit): string {
 export function principal(of: { kind: string; name?: string; uid?: number | null; via?: string | null; token?: string | null } | null | undefined): string {
   if (!of) return "unknown";
   if (of.kind === "controller") return "the controller";
-  if (of.kind === "host") return `host ${of.name ?? ""}`;
-  const name = of.name || (of.uid === null || of.uid === undefined ? "an operator" : `uid ${of.uid}`);
+  const uid = of.uid === null || of.uid === undefined ? undefined : `uid ${of.uid}`;
+  if (of.kind === "host") return `${uid ? `${uid} of ` : ""}host ${of.name ?? ""}`;
+  const name = of.name || (uid ?? "an operator");
   if (of.token) return `${name} (token ${of.token})`;
   return of.via === "ui" ? `${name} (UI)` : name;
 }

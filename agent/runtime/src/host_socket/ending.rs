@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_control::pb;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
-use canopy_control::{HeldSpec, pb};
 use tokio::sync::watch as state;
 use tokio::task::block_in_place;
 use tonic::Code;
@@ -14,7 +14,8 @@ use tonic::transport::Channel;
 use super::access::ROOT;
 use super::leases::{Leases, Unheld};
 use super::owners::Owners;
-use super::{ANSWER_WITHIN, attached, closed};
+use super::served::Served;
+use super::{ANSWER_WITHIN, closed};
 
 /// Time between two attempts, doubling from the first to the second.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -25,7 +26,7 @@ pub(super) struct Ending {
     pub(super) controller: MembershipServiceClient<Channel>,
     pub(super) owners: Arc<Owners>,
     pub(super) leases: Arc<Leases>,
-    pub(super) specs: state::Receiver<Option<Arc<HeldSpec>>>,
+    pub(super) served: Served,
     pub(super) closing: state::Receiver<bool>,
 }
 
@@ -49,7 +50,7 @@ impl Ending {
         let (group, host) = &unheld.key;
         let mut pause = FIRST_PAUSE;
         while self.leases.is_due(&unheld) {
-            if !self.is_attached(host) {
+            if !self.served.has(host) {
                 tracing::info!(group, host, "the lease ends without a leave: the host is not attached here any more");
                 return block_in_place(|| self.leases.end(&unheld.key));
             }
@@ -57,7 +58,7 @@ impl Ending {
             if let Ok(claim) = self.owners.claim(group, host, ROOT)
                 && self.leases.begin_end(&unheld)
             {
-                match self.leave(group, host).await {
+                match self.leave(group, host, claim.owner()).await {
                     Ok(()) => {
                         tracing::info!(group, host, "left: no process holds the membership's lease any more");
                         return block_in_place(|| {
@@ -83,13 +84,8 @@ impl Ending {
         }
     }
 
-    /// True also before the agent has its spec. A host that moved to another node has a membership of that node's agent.
-    fn is_attached(&self, host: &str) -> bool {
-        self.specs.borrow().as_ref().is_none_or(|held| attached(held.spec()).any(|name| name == host))
-    }
-
-    async fn leave(&self, group: &str, host: &str) -> Result<(), String> {
-        let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned() };
+    async fn leave(&self, group: &str, host: &str, uid: Option<u32>) -> Result<(), String> {
+        let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned(), uid };
         match tokio::time::timeout(ANSWER_WITHIN, self.controller.clone().leave(request)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(refused)) if refused.code() == Code::NotFound => Ok(()),

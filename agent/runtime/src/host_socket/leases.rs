@@ -151,6 +151,11 @@ impl Leases {
         Ok(Hold { leases: Arc::clone(self), key, began, on_release: Some(Box::new(on_release)), ended: alive })
     }
 
+    /// Follows a lease without holding it: the result ends with it. `None` if there is none.
+    pub(super) fn follow(&self, key: &Key) -> Option<watch::Receiver<()>> {
+        self.state().leases.get(key).map(|lease| lease.alive.subscribe())
+    }
+
     /// Claims the end of a lease that no stream has held since: nothing can hold it until [`Leases::end`] or [`Leases::keep`].
     pub(super) fn begin_end(&self, unheld: &Unheld) -> bool {
         let is_due = self.is_due(unheld);

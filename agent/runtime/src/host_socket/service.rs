@@ -4,9 +4,9 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use canopy_control::pb;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::membership_service_server::MembershipService;
-use canopy_control::{HeldSpec, pb};
 use canopy_model::ids::check_name;
 use tokio::sync::{Semaphore, watch as state};
 use tokio::task::block_in_place;
@@ -18,55 +18,41 @@ use super::access::{Caller, ROOT};
 use super::ending::Ending;
 use super::leases::{Hold, Leases};
 use super::owners::{Key, Owners, ended};
-use super::{ANSWER_WITHIN, Hosts, attached, watch};
+use super::upstream::Upstream;
+use super::{ANSWER_WITHIN, watch};
 
 /// Concurrent watches of all callers; the controller's server permits 1024 streams on a connection.
 const MAX_WATCHES: usize = 512;
 
+#[derive(Clone)]
 pub(super) struct Membership {
-    node: String,
     target: String,
     controller: MembershipServiceClient<Channel>,
-    specs: state::Receiver<Option<Arc<HeldSpec>>>,
     owners: Arc<Owners>,
     leases: Arc<Leases>,
     ending: Arc<Ending>,
+    /// Of the agent of a host.
+    upstream: Option<Arc<Upstream>>,
     watches: Arc<Semaphore>,
     closing: state::Receiver<bool>,
 }
 
 impl Membership {
-    pub(super) fn new(hosts: &Hosts, ending: &Arc<Ending>) -> Self {
+    pub(super) fn new(target: String, ending: &Arc<Ending>, upstream: Option<Arc<Upstream>>) -> Self {
         Self {
-            node: hosts.node.clone(),
-            target: hosts.target.clone(),
+            target,
             controller: ending.controller.clone(),
-            specs: hosts.specs.clone(),
             owners: Arc::clone(&ending.owners),
             leases: Arc::clone(&ending.leases),
             ending: Arc::clone(ending),
+            upstream,
             watches: Arc::new(Semaphore::new(MAX_WATCHES)),
             closing: ending.closing.clone(),
         }
     }
 
-    fn check_attached(&self, host: &str) -> Result<(), Status> {
-        let Some(spec) = self.specs.borrow().clone() else {
-            return Err(Status::unavailable(format!(
-                "the agent of node {} has not received its configuration from the controller at {} yet: call again once \
-                 `canopyctl get nodes` shows the node",
-                self.node, self.target
-            )));
-        };
-        let hosts: Vec<&str> = attached(spec.spec()).collect();
-        if hosts.contains(&host) {
-            return Ok(());
-        }
-        let hosts = if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") };
-        Err(Status::invalid_argument(format!(
-            "host: {host:?} is not attached to node {}; attached are: {hosts}",
-            self.node
-        )))
+    fn check_host(&self, host: &str) -> Result<(), Status> {
+        self.ending.served.check(host, &self.target)
     }
 
     /// Begins the membership's lease; processes have to hold it soon.
@@ -106,10 +92,15 @@ impl MembershipService for Membership {
         let caller = caller(&request)?;
         let mut request = request.into_inner();
         check_names(&request.group, &request.host)?;
-        self.check_attached(&request.host)?;
+        self.check_host(&request.host)?;
         let key = (request.group.clone(), request.host.clone());
         let (group, host) = &key;
-        let has_lease = std::mem::take(&mut request.lease);
+        let has_lease = request.lease;
+        request.uid = Some(caller.uid);
+        match &self.upstream {
+            Some(upstream) if has_lease => upstream.check_place(&key)?,
+            _ => request.lease = false,
+        }
         let claim = self.owners.claim(group, host, caller.uid)?;
         // Owner and lease of a new membership are on disk before the controller is called; the writes may block.
         block_in_place(|| claim.own())?;
@@ -124,6 +115,9 @@ impl MembershipService for Membership {
                 if has_lease {
                     // Also when it is new: the answer may have taken its time.
                     self.lease(&key)?;
+                    if let Some(upstream) = &self.upstream {
+                        upstream.hold(&key);
+                    }
                 } else {
                     block_in_place(|| self.leases.end(&key));
                 }
@@ -147,13 +141,13 @@ impl MembershipService for Membership {
 
     async fn leave(&self, request: Request<pb::LeaveRequest>) -> Result<Response<pb::LeaveResponse>, Status> {
         let caller = caller(&request)?;
-        let request = request.into_inner();
+        let request = pb::LeaveRequest { uid: Some(caller.uid), ..request.into_inner() };
         check_names(&request.group, &request.host)?;
         let (group, host) = (request.group.clone(), request.host.clone());
         let claim = self.owners.claim(&group, &host, caller.uid)?;
         if claim.owner().is_none() {
             // A host that moved to another node after it joined here may still leave here.
-            self.check_attached(&host)?;
+            self.check_host(&host)?;
             if caller.uid != ROOT {
                 return Err(Status::permission_denied(format!(
                     "host: uid {} did not join {host} to group {group} through this agent: only root can end that \
@@ -240,6 +234,7 @@ fn is_settled(code: Code) -> bool {
             | Code::NotFound
             | Code::AlreadyExists
             | Code::FailedPrecondition
+            | Code::PermissionDenied
             | Code::ResourceExhausted
     )
 }

@@ -35,6 +35,7 @@ impl MemberCommands<'_> {
         spec: MemberSpec,
         create_only: bool,
         instance: Option<NonZeroU64>,
+        lease: Option<bool>,
         written: &Written,
     ) -> Result<Prepared, DomainError> {
         let old =
@@ -52,12 +53,13 @@ impl MemberCommands<'_> {
         // A receiver of an ended session joins as if it were new.
         if let Some(present) = present.filter(|m| old.takes_part(m)) {
             let is_known = instance.is_none() || instance == present.instance;
+            let lease = lease.unwrap_or(present.lease);
             if present.spec == spec && is_known {
-                return Ok(Prepared::noop(self.0, present.metadata.generation));
+                return Ok(self.store_changed(old, present, Member { lease, ..present.clone() }));
             }
             // Nothing of this session has reached its queue pair, or left it: which one it is makes no difference yet.
             if present.spec == spec && !old.is_open() {
-                return Ok(self.store(old, Member { instance, ..present.clone() }));
+                return Ok(self.store(old, Member { instance, lease, ..present.clone() }));
             }
             if create_only && present.spec != spec {
                 let detail = format!(
@@ -98,7 +100,16 @@ impl MemberCommands<'_> {
             new.allocation.session.start_psn = psn;
         }
         new.epoch += 1;
-        let member = Member { metadata, spec, since: new.epoch, late, answered: false, start: None, instance };
+        let member = Member {
+            metadata,
+            spec,
+            since: new.epoch,
+            late,
+            answered: false,
+            start: None,
+            instance,
+            lease: lease.unwrap_or(false),
+        };
         let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
         let write = Write::Put(Record::Member(Box::new(record)));
         new.members.insert(host.clone(), member);
@@ -131,11 +142,15 @@ impl MemberCommands<'_> {
     /// Stores what became `known` about the late receiver that joined at `since`, if `member` is that one.
     fn learn(&self, old: &Group, member: &Member, since: u32, known: Member) -> Prepared {
         let is_it = member.late && member.since == since && old.takes_part(member);
-        if is_it && known != *member {
-            self.store(old, known)
-        } else {
-            Prepared::noop(self.0, member.metadata.generation)
+        self.store_changed(old, member, if is_it { known } else { member.clone() })
+    }
+
+    /// [`Self::store`], if anything became known.
+    fn store_changed(&self, old: &Group, present: &Member, known: Member) -> Prepared {
+        if known == *present {
+            return Prepared::noop(self.0, present.metadata.generation);
         }
+        self.store(old, known)
     }
 
     /// Stores what became known about a membership, which stays the same one.

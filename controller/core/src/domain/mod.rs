@@ -199,8 +199,8 @@ impl Domain {
             Command::GiveUpMove { group, since } => groups.give_up_move(group, since),
             Command::RetryMove { group } => groups.retry_move(group),
             Command::OpenGroup { group } => groups.open(group),
-            Command::PutMember { group, spec, create_only, instance } => {
-                members.put(&group, spec, create_only, instance, written)
+            Command::PutMember { group, spec, create_only, instance, lease } => {
+                members.put(&group, spec, create_only, instance, lease, written)
             }
             Command::DeleteMember { group, host } => members.delete(&group, &host, None),
             Command::EvictMember { group, host, since, reason } => members.evict(&group, &host, since, reason),
@@ -569,6 +569,20 @@ impl Domain {
         let members = self.state.groups.get(group)?;
         members.members.get(host).filter(|m| members.takes_part(m))?;
         self.connection(group)
+    }
+
+    /// Whether `host` is a member whose membership ends when its agent is gone.
+    pub fn has_lease(&self, group: &str, host: &str) -> bool {
+        self.state.groups.get(group).and_then(|g| g.members.get(host)).is_some_and(|m| m.lease)
+    }
+
+    /// Group and host of every membership of [`Domain::has_lease`]; goes through all members, for the start.
+    pub fn leases(&self) -> Vec<(String, String)> {
+        let of_group = |(group, g): (&String, &crate::resource::Group)| {
+            let leased = g.members.iter().filter(|(_, m)| m.lease);
+            leased.map(|(host, _)| (group.clone(), host.clone())).collect::<Vec<_>>()
+        };
+        self.state.groups.iter().flat_map(of_group).collect()
     }
 
     /// The network; `None` before a topology was declared.

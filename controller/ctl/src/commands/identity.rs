@@ -27,16 +27,19 @@ pub async fn run(
             let made: Enrollment = post(client, &doing, "/api/v1/enrollments", kind, name).await?;
             let minutes = made.expires_in_seconds / 60;
             writeln!(err, "Within {minutes} minutes, on the machine of {kind} {name}, with this token as its input:")?;
-            writeln!(err, "  canopy-agent enroll --node {name} --controller https://CONTROLLER:PORT")?;
+            let command = if kind == "host" { "host enroll --host" } else { "enroll --node" };
+            writeln!(err, "  canopy-agent {command} {name} --controller https://CONTROLLER:PORT")?;
             writeln!(out, "{}", made.token.0)?;
         }
         IdentityAction::Revoke { name } => {
             let doing = format!("revoking the certificates of {kind} {name}");
             let _: Revocation = post(client, &doing, "/api/v1/revocations", kind, name).await?;
-            writeln!(
-                out,
-                "revoked: {kind} {name} can do nothing until it is enrolled again; what it forwards stays as it is"
-            )?;
+            let rest = if kind == "host" {
+                "its memberships with a lease end after grpc.lease_grace"
+            } else {
+                "what it forwards stays as it is"
+            };
+            writeln!(out, "revoked: {kind} {name} can do nothing until it is enrolled again; {rest}")?;
         }
     }
     Ok(())

@@ -96,7 +96,7 @@ pub(crate) fn command(
     create_only: bool,
 ) -> Result<Command, ApiError> {
     input.check_member(group, host)?;
-    Ok(Command::PutMember { group: group.to_owned(), spec: input.spec, create_only, instance: None })
+    Ok(Command::PutMember { group: group.to_owned(), spec: input.spec, create_only, instance: None, lease: None })
 }
 
 fn path(group: &str, host: &str) -> String {

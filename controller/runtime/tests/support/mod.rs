@@ -28,6 +28,9 @@ use tonic::{Status, Streaming};
 /// Timeout of every operation.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
+/// Of memberships whose host's agent is gone.
+pub(crate) const LEASE_GRACE: Duration = Duration::from_secs(2);
+
 pub(crate) const LAB: &str = r#"
 apiVersion: canopy/v1
 kind: Member
@@ -155,6 +158,7 @@ impl Controller {
             thresholds: Default::default(),
             hmac: Default::default(),
             traces,
+            lease_grace: LEASE_GRACE,
             registrar,
             roles,
             tokens: Arc::new(tokens),

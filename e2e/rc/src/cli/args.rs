@@ -38,6 +38,9 @@ pub(super) struct EndArgs {
     /// This host's name in the topology.
     #[arg(long, required_unless_present = "unicast", conflicts_with = "unicast")]
     pub(super) host: Option<String>,
+    /// Join with a lease, at the agent's socket: the host leaves when this process ends.
+    #[arg(long, requires = "controller")]
+    pub(super) lease: bool,
     /// No controller: a plain connection with ADDRESS,QPN,PSN of the peer (PSN is that of the first request).
     #[arg(long, value_name = "ADDRESS,QPN,PSN", value_parser = parse_peer)]
     pub(super) unicast: Option<Peer>,

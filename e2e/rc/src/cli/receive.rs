@@ -141,8 +141,9 @@ async fn join(args: &ReceiveArgs, local: Ipv6Addr, qpn: u32, region: Option<Regi
         qpn,
         start_psn: None,
         memory: region.map(|Region { va, rkey, length }| MemoryRegion { va, rkey, length }),
-        lease: false,
+        lease: end.lease,
         instance: local::instance()?,
+        uid: None,
     };
     let controller = end.controller.as_deref().unwrap_or_default();
     let (member, joined) = Member::join(controller, request, end.join_timeout).await?;

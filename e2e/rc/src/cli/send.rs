@@ -99,8 +99,9 @@ async fn join(args: &SendArgs, local: std::net::Ipv6Addr, qpn: u32) -> Result<(M
         qpn,
         memory: None,
         start_psn: None,
-        lease: false,
+        lease: end.lease,
         instance: local::instance()?,
+        uid: None,
     };
     let controller = end.controller.as_deref().unwrap_or_default();
     let (mut member, joined) = Member::join(controller, request, end.join_timeout).await?;

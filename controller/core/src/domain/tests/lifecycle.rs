@@ -139,7 +139,7 @@ fn joining_again_is_a_success_only_with_the_same_content() {
         w.problem(join_with("g", other.clone()))
             .starts_with("AlreadyExists: member \"g/h1-1\" exists already: it joined as receiver with QPN 34")
     );
-    let put = Command::PutMember { group: "g".into(), spec: other, create_only: false, instance: None };
+    let put = Command::PutMember { group: "g".into(), spec: other, create_only: false, instance: None, lease: None };
     assert_eq!(
         w.run(put).unwrap(),
         Applied { outcome: Outcome::Updated, generation: 2, nodes: vec![], groups: vec!["g".into()] }

@@ -31,6 +31,7 @@ mod drains;
 mod effects;
 mod hmac;
 mod hosts;
+mod leases;
 mod lifecycle;
 mod links;
 mod losses;
@@ -193,7 +194,7 @@ fn member(host: &str, role: Role, qpn: u64) -> MemberSpec {
 }
 
 fn join_with(group: &str, spec: MemberSpec) -> Command {
-    Command::PutMember { group: group.to_owned(), spec, create_only: true, instance: None }
+    Command::PutMember { group: group.to_owned(), spec, create_only: true, instance: None, lease: None }
 }
 
 fn source(group: &str, host: &str) -> Command {

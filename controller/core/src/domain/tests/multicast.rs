@@ -65,6 +65,7 @@ fn no_receiver_joins_an_open_group_until_there_is_another_source() {
         spec: member("h2-1", Role::Receiver, 0x99),
         create_only: false,
         instance: None,
+        lease: None,
     };
     assert!(w.problem(other).contains("takes data"));
     w.run(leave("g", "h2-1")).unwrap();

@@ -109,6 +109,7 @@ fn another_session_of_the_source_opens_anew() {
         spec: member("h1-1", Role::Source, 0x99),
         create_only: false,
         instance: None,
+        lease: None,
     };
     w.run(other).unwrap();
     w.run(receiver("g", "h2-2")).unwrap();

@@ -102,7 +102,7 @@ fn command(d: &Domain, step: &Step) -> Command {
             let address = (x % 5 == 0)
                 .then(|| Ipv6Addr::new(0x2001, 0xdb8, *h as u16 + u16::from(x % 2), 0, 0, 0, 0, u16::from(*x)));
             let spec = MemberSpec { address, ..member(&format!("h{h}"), role, 2 + u64::from(x % 3)) };
-            Command::PutMember { group: name(g), spec, create_only: *create_only, instance: None }
+            Command::PutMember { group: name(g), spec, create_only: *create_only, instance: None, lease: None }
         }
         Step::Leave(g, h) => leave(&name(g), &format!("h{h}")),
         Step::Topology(parents, extra) => topology(spec(&(parents.clone(), extra.clone()))),

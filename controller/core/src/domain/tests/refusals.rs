@@ -207,7 +207,8 @@ fn topologies() {
     moved.hosts[0].address = "2001:db8:aaaa::1".parse().unwrap();
     assert!(!w.domain.prepare(topology(moved.clone())).unwrap().is_noop());
     let explicit = MemberSpec { address: "2001:db8:101::77".parse().ok(), ..member("h1-1", Role::Source, 0x11) };
-    w.run(Command::PutMember { group: "g".into(), spec: explicit, create_only: false, instance: None }).unwrap();
+    w.run(Command::PutMember { group: "g".into(), spec: explicit, create_only: false, instance: None, lease: None })
+        .unwrap();
     assert!(
         w.problem(topology(moved))
             .contains("with address 2001:db8:101::77, which is outside the new prefix 2001:db8:aaaa::/64")

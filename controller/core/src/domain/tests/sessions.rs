@@ -86,6 +86,7 @@ fn a_source_that_joins_again_begins_another_session() {
         spec: member("h1-1", Role::Source, 0x99),
         create_only: false,
         instance: None,
+        lease: None,
     };
     w.run(other_qp).unwrap();
     let second = connection(&w);
@@ -99,6 +100,7 @@ fn a_source_that_joins_again_begins_another_session() {
         spec: member("h2-1", Role::Receiver, 0x98),
         create_only: false,
         instance: None,
+        lease: None,
     };
     w.run(other_qp).unwrap();
     assert_eq!((connection(&w), served(&w).len()), (second, 2));
@@ -107,7 +109,7 @@ fn a_source_that_joins_again_begins_another_session() {
 /// A join of the library: the content of [`source`] or [`receiver`], with the number of a queue pair.
 fn instance(join: Command, number: u64) -> Command {
     let Command::PutMember { group, spec, create_only, .. } = join else { panic!("{join:?}") };
-    Command::PutMember { group, spec, create_only, instance: NonZeroU64::new(number) }
+    Command::PutMember { group, spec, create_only, instance: NonZeroU64::new(number), lease: None }
 }
 
 #[test]
@@ -212,6 +214,7 @@ fn the_sources_join_fixes_the_start_psn_while_no_receiver_has_joined() {
         spec: MemberSpec { start_psn: psn, ..member(host, Role::Source, qpn) },
         create_only: false,
         instance: None,
+        lease: None,
     };
     w.run(put("h1-1", 0x99)).unwrap();
     assert_eq!(u64::from(connection(&w).start_psn.get()), other);

@@ -201,7 +201,7 @@ fn a_policy_is_due_as_long_as_the_stall_lasts_and_as_it_is_then() {
     // Another queue pair of the host has its address.
     let mut other = w.clone();
     let spec = member("h2-1", Role::Receiver, 0x99);
-    other.run(Command::PutMember { group: "g".into(), spec, create_only: false, instance: None }).unwrap();
+    other.run(Command::PutMember { group: "g".into(), spec, create_only: false, instance: None, lease: None }).unwrap();
     assert_eq!(other.domain.due_policies("leaf2"), []);
     w.run(due[0].clone()).unwrap();
     assert_eq!((w.domain.due_policies("leaf2"), status(&w, "g").evicted.len()), (vec![], 1));

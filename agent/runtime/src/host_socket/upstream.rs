@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Leases that the agent of a host holds at the controller, one stream for each that processes hold here: when the machine is gone, the
+//! controller ends its memberships. While it runs, the agent itself leaves for processes that have ended.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use canopy_agent_link::{Backoff, Random};
+use canopy_control::pb;
+use canopy_control::pb::membership_service_client::MembershipServiceClient;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use super::closed;
+use super::leases::Leases;
+use super::owners::Key;
+
+/// Most leases: the controller permits 1,024 streams on a connection.
+const MAX_HELD: usize = 1000;
+/// Time between two attempts to hold a lease; the controller waits for at least a second, by default for a minute.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Holds leases at the controller.
+pub(super) struct Upstream {
+    controller: MembershipServiceClient<Channel>,
+    leases: Arc<Leases>,
+    random: Random,
+    closing: watch::Receiver<bool>,
+    tasks: Mutex<HashMap<Key, AbortHandle>>,
+}
+
+impl Upstream {
+    pub(super) fn new(holds: Channel, leases: Arc<Leases>, random: Random, closing: watch::Receiver<bool>) -> Self {
+        Self { controller: MembershipServiceClient::new(holds), leases, random, closing, tasks: Mutex::default() }
+    }
+
+    /// Whether one more lease can be held.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn check_place(&self, key: &Key) -> Result<(), Status> {
+        let tasks = self.tasks();
+        if tasks.len() < MAX_HELD || tasks.contains_key(key) {
+            return Ok(());
+        }
+        Err(Status::resource_exhausted(format!(
+            "{MAX_HELD} memberships with a lease were made through this agent, which is the limit: leave some, or join without a lease"
+        )))
+    }
+
+    /// Holds a lease until it ends here, or its membership ends at the controller.
+    pub(super) fn hold(self: &Arc<Self>, key: &Key) {
+        let Some(mut lease) = self.leases.follow(key) else { return };
+        let (this, held, mut closing) = (Arc::clone(self), key.clone(), self.closing.clone());
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = this.keep(&held) => {}
+                () = ended(&mut lease) => {}
+                () = closed(&mut closing) => {}
+            }
+        });
+        // One of an earlier join may be about to find that its membership has ended.
+        if let Some(before) = self.tasks().insert(key.clone(), task.abort_handle()) {
+            before.abort();
+        }
+    }
+
+    async fn keep(&self, (group, host): &Key) {
+        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        loop {
+            let lost = self.stream(group, host, &mut backoff).await;
+            if lost.code() == Code::NotFound {
+                return tracing::info!(group, host, "the membership has ended at the controller");
+            }
+            tracing::warn!(group, host, reason = lost.message(), "no longer holding the membership at the controller");
+            tokio::time::sleep(backoff.next_delay((self.random)())).await;
+        }
+    }
+
+    /// Holds it by one stream, until that ends.
+    async fn stream(&self, group: &str, host: &str, backoff: &mut Backoff) -> Status {
+        let request = pb::HoldMembershipRequest { group: group.to_owned(), host: host.to_owned() };
+        let mut stream = match self.controller.clone().hold_membership(request).await {
+            Ok(answer) => answer.into_inner(),
+            Err(refused) => return refused,
+        };
+        loop {
+            match stream.message().await {
+                Ok(Some(_)) => backoff.reset(),
+                Ok(None) => return Status::unavailable("it ended the stream without a status"),
+                Err(status) => return status,
+            }
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<Key, AbortHandle>> {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.retain(|_, task| !task.is_finished());
+        tasks
+    }
+}
+
+/// Waits until the lease has ended here.
+async fn ended(lease: &mut watch::Receiver<()>) {
+    // An error means that the lease was removed.
+    while lease.changed().await.is_ok() {}
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Memberships that end with the agent of their host: held by streams, over restarts of either side.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::path::Path;
+
+use canopy_control::pb::{HoldMembershipRequest, HoldMembershipResponse, JoinRequest, LeaveRequest, Role};
+use serde_json::{Value, json};
+use support::{Controller, DEADLINE, LAB};
+use tonic::{Code, Status, Streaming};
+
+const UID: u32 = 1000;
+
+fn joining(host: &str, qpn: u32, lease: bool) -> JoinRequest {
+    let role = Role::Receiver.into();
+    JoinRequest { group: "g1".into(), host: host.into(), role, qpn, lease, uid: Some(UID), ..Default::default() }
+}
+
+async fn join(controller: &Controller, host: &str, qpn: u32, lease: bool) {
+    controller.membership().await.join(joining(host, qpn, lease)).await.unwrap();
+}
+
+/// A stream that holds a membership, from the moment at which it does.
+async fn hold(controller: &Controller, host: &str) -> Result<Streaming<HoldMembershipResponse>, Status> {
+    let request = HoldMembershipRequest { group: "g1".into(), host: host.into() };
+    let mut stream = controller.membership().await.hold_membership(request).await?.into_inner();
+    stream.message().await?;
+    Ok(stream)
+}
+
+async fn members(controller: &Controller) -> Vec<String> {
+    let list = controller.get(&["members", "-g", "g1"]).await;
+    let name = |member: &Value| member["spec"]["host"].as_str().unwrap().to_owned();
+    list["items"].as_array().unwrap().iter().map(name).collect()
+}
+
+/// Waits until `host` is no member.
+async fn gone(controller: &Controller, host: &str) {
+    let end = tokio::time::Instant::now() + DEADLINE;
+    while members(controller).await.iter().any(|member| member == host) {
+        assert!(tokio::time::Instant::now() < end, "{host} is still a member");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Who made the membership of `host`.
+async fn written_by(controller: &Controller, host: &str) -> Value {
+    let list = controller.get(&["members", "-g", "g1"]).await;
+    let of_host = |member: &&Value| member["spec"]["host"] == host;
+    list["items"].as_array().unwrap().iter().find(of_host).unwrap()["metadata"]["writtenBy"].clone()
+}
+
+/// With three hosts of receivers that are no members.
+async fn start(dir: &Path) -> Controller {
+    let host = |n: u8| format!("    - {{name: r{n}, prefix: \"2001:db8:{n}0::/64\", address: \"2001:db8:{n}0::1\"}}\n");
+    let link = |n: u8| format!("    - {{a: n2/eth{n}0, b: r{n}/eth0}}\n");
+    let more = [3, 4];
+    let (hosts, links): (String, String) = (more.map(host).concat(), more.map(link).concat());
+    let lab = LAB.replace("  links:\n", &format!("{hosts}  links:\n{links}"));
+    let controller = Controller::start(dir).await;
+    controller.apply(&lab).await.unwrap();
+    controller
+}
+
+/// Catches a membership that outlasts a machine which is gone, one that ends although its agent came back, and one that ends without
+/// ever having had a lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_membership_ends_a_while_after_the_last_stream_that_held_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = start(dir.path()).await;
+    join(&controller, "r2", 17, true).await;
+    join(&controller, "r3", 18, true).await;
+    join(&controller, "r4", 19, false).await;
+    assert_eq!(written_by(&controller, "r2").await, json!({"kind": "host", "name": "r2", "uid": UID}));
+    let (first, second) = (hold(&controller, "r2").await.unwrap(), hold(&controller, "r3").await.unwrap());
+    assert_eq!(hold(&controller, "r4").await.unwrap_err().code(), Code::NotFound);
+    // What an operator writes takes no lease away.
+    let same =
+        "apiVersion: canopy/v1\nkind: Member\nmetadata: {group: g1}\nspec: {host: r3, role: receiver, qpn: 18}\n";
+    controller.apply(same).await.unwrap();
+    // Both agents lose their connection, and one of them comes back.
+    drop((first, second));
+    let _again = hold(&controller, "r2").await.unwrap();
+    gone(&controller, "r3").await;
+    assert_eq!(members(&controller).await, ["r1", "r2", "r4", "s1"]);
+    // A join without a lease takes it away.
+    join(&controller, "r2", 17, false).await;
+    assert_eq!(hold(&controller, "r2").await.unwrap_err().code(), Code::NotFound);
+    controller.stop().await;
+}
+
+/// Catches a controller that forgets which memberships have leases, and one that ends those of agents that come back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_starts_waits_for_the_agents_of_its_members() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = start(dir.path()).await;
+    for (host, qpn) in [("r2", 17), ("r3", 18)] {
+        join(&controller, host, qpn, true).await;
+    }
+    let mut held = hold(&controller, "r2").await.unwrap();
+    controller.stop().await;
+    let stopped = tokio::time::timeout(DEADLINE, held.message()).await.expect("the stream does not end").unwrap_err();
+    assert_eq!(stopped.code(), Code::Unavailable, "{stopped}");
+
+    let controller = Controller::start(dir.path()).await;
+    assert_eq!(members(&controller).await, ["r1", "r2", "r3", "s1"]);
+    let _held = hold(&controller, "r2").await.unwrap();
+    gone(&controller, "r3").await;
+    assert_eq!(members(&controller).await, ["r1", "r2", "s1"]);
+    controller.stop().await;
+}
+
+/// Catches an agent that holds what has ended, and one that holds too much.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_with_its_membership() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = start(dir.path()).await;
+    join(&controller, "r2", 17, true).await;
+    join(&controller, "r3", 18, true).await;
+    let (mut left, mut deleted) = (hold(&controller, "r2").await.unwrap(), hold(&controller, "r3").await.unwrap());
+    let leave = LeaveRequest { group: "g1".into(), host: "r2".into(), uid: Some(UID) };
+    controller.membership().await.leave(leave).await.unwrap();
+    controller.ctl(&["delete", "member", "r3", "-g", "g1"]).await.unwrap();
+    for stream in [&mut left, &mut deleted] {
+        let end = tokio::time::timeout(DEADLINE, stream.message()).await.expect("the stream does not end").unwrap_err();
+        assert!(end.code() == Code::NotFound && end.message().contains("no membership with a lease"), "{end}");
+    }
+    join(&controller, "r2", 17, true).await;
+    let mut streams = Vec::new();
+    let refused = loop {
+        match hold(&controller, "r2").await {
+            Ok(stream) => streams.push(stream),
+            Err(refused) => break refused,
+        }
+        assert!(streams.len() < 100, "streams without a limit");
+    };
+    assert!(refused.code() == Code::ResourceExhausted && refused.message().contains("r2"), "{refused}");
+    controller.stop().await;
+}
