@@ -9,6 +9,7 @@
 //! - `captures`: `watch`, the packet to capture that the controller named last; `log_levels`, the filter of log lines.
 //! - `session`: `watch`, whether a Watch stream is open and how many have been; a new one means (re)connected.
 //! - `status`: `watch` the other way, the newest [`NodeStatus`]; reported when it changes and on every session.
+//! - `announced`: `watch`, whether the controller knows that this agent ends.
 //! - `telemetry`: a small queue that drops its oldest, so that telemetry never holds up forwarding.
 //!
 //! Nothing here gives up: every failure is followed by a jittered, bounded back-off, for ever.
@@ -76,6 +77,8 @@ pub struct Link {
     pub session: state::Receiver<Session>,
     /// Where samples and events go.
     pub telemetry: TelemetryQueue,
+    /// The controller has taken a status with `back_within`.
+    pub announced: state::Receiver<bool>,
     status: state::Sender<Option<NodeStatus>>,
 }
 
@@ -119,6 +122,8 @@ pub struct Worker {
     pub session: state::Sender<Session>,
     /// The newest status.
     pub status: state::Receiver<Option<NodeStatus>>,
+    /// Whether the controller has taken one with `back_within`.
+    pub announced: state::Sender<bool>,
     /// Samples and events to send.
     pub telemetry: TelemetryQueue,
 }
@@ -131,6 +136,7 @@ pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
     let (levels_tx, levels_rx) = state::channel(None);
     let (session_tx, session_rx) = state::channel(Session::default());
     let (status_tx, status_rx) = state::channel(None);
+    let (announced_tx, announced_rx) = state::channel(false);
     let telemetry = TelemetryQueue::default();
     let link = Link {
         specs: specs_rx,
@@ -139,6 +145,7 @@ pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
         log_levels: levels_rx,
         session: session_rx,
         telemetry: telemetry.clone(),
+        announced: announced_rx,
         status: status_tx,
     };
     let worker = Worker {
@@ -149,6 +156,7 @@ pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
         log_levels: levels_tx,
         session: session_tx,
         status: status_rx,
+        announced: announced_tx,
         telemetry,
     };
     (link, worker)
@@ -158,8 +166,9 @@ impl Worker {
     /// Talks to the controller until the [`Link`] is dropped; `agent_version` goes into every Watch. Never fails:
     /// an unreachable controller is retried for ever.
     pub async fn run(self, channels: Channels, agent_version: &str, random: Random) {
-        let Self { node, specs, refusal, captures, log_levels, session, status, telemetry } = self;
-        let reports = report::run(channels.control.clone(), status, session.subscribe(), Arc::clone(&random));
+        let Self { node, specs, refusal, captures, log_levels, session, status, announced, telemetry } = self;
+        let reports =
+            report::run(channels.control.clone(), status, announced, session.subscribe(), Arc::clone(&random));
         let samples =
             telemetry::run(channels.telemetry, node.clone(), telemetry, session.subscribe(), Arc::clone(&random));
         let news = watch::News { specs, refusal, captures, log_levels, session };

@@ -18,6 +18,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) async fn run(
     channel: Channel,
     mut statuses: watch::Receiver<Option<NodeStatus>>,
+    announced: watch::Sender<bool>,
     mut session: watch::Receiver<Session>,
     random: Random,
 ) {
@@ -30,7 +31,12 @@ pub(crate) async fn run(
         let mut retry = None;
         if let (true, Some(status)) = (connected, status) {
             match send(&mut client, &status).await {
-                Ok(()) => backoff.reset(),
+                Ok(()) => {
+                    backoff.reset();
+                    if status.back_within.is_some() {
+                        announced.send_replace(true);
+                    }
+                }
                 Err(error) => {
                     let delay = backoff.next_delay(random());
                     tracing::warn!(error = brief(&error), retry_in = ?delay, "the controller did not take the status report");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use canopy_agent_link::{Link, Session, Target, TelemetrySample, channels};
 use canopy_control::{HeldSpec, Items, MINOR_VERSION, pb};
 use canopy_model::node_spec::NodeSpec;
-use canopy_model::status::NodeStatus;
+use canopy_model::status::{BACK_WITHIN, NodeStatus};
 use canopy_model::telemetry::{DropCount, Event, EventCode};
 use canopy_testkit::controller::{Controller, soon};
 use canopy_testkit::spec::{delta, snapshot, spec};
@@ -97,6 +97,28 @@ async fn first_push_then_delta() {
     watch.send(delta(&first, &second)).await;
     assert_eq!(spec_of(&mut link, 2).await, second);
     assert_eq!(*link.refusal.borrow(), None);
+}
+
+/// An agent that is stopped ends only then.
+#[tokio::test]
+async fn it_is_known_when_the_controller_has_taken_that_the_agent_ends() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    let mut link = link(&place.socket(), None);
+    controller.watch().await.send(snapshot(&spec(1, 1, &[1]))).await;
+    link.report(status(1));
+    assert_eq!(controller.report().await.back_within_ns, 0);
+    controller.refuse_reports(1);
+    link.report(NodeStatus { back_within: Some(BACK_WITHIN), ..status(1) });
+    soon("a refusal", async {
+        while controller.reports_to_refuse() > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(!*link.announced.borrow(), "a refused report announces nothing");
+    soon("the announcement", link.announced.wait_for(|announced| *announced)).await.unwrap();
+    assert_eq!(controller.report().await.back_within_ns, 60_000_000_000);
 }
 
 /// A filter that is none is left out: it is no reason to give up the stream.

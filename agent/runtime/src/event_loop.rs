@@ -15,7 +15,7 @@ use canopy_daemon::notify::Notifier;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
 use canopy_model::reach::HostReach;
-use canopy_model::status::{ItemError, ItemKind, NodeStatus, Took};
+use canopy_model::status::{BACK_WITHIN, ItemError, ItemKind, NodeStatus, Took};
 use canopy_model::telemetry::{Event, EventCode, LinkLoss};
 use canopy_units::UnixTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -28,6 +28,9 @@ use crate::stall_watch::StallWatch;
 
 /// Most errors in one report; beyond them their number is what matters.
 const MAX_ERRORS: usize = 256;
+
+/// How long an agent that is stopped waits until the controller knows.
+const ANNOUNCED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Wall clock.
 pub type Clock = Box<dyn Fn() -> UnixTime + Send>;
@@ -143,6 +146,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
         }
     }
     agent.parts.notifier.stopping();
+    agent.announce().await;
     Ok(())
 }
 
@@ -378,6 +382,25 @@ impl<D: Datapath> Agent<D> {
 
     /// The link sends it only if it differs from the last one, or after a reconnect.
     fn report(&self) {
+        self.parts.link.report(self.status());
+    }
+
+    /// The controller is to know that this agent is back soon. If it cannot be reached, it finds out that the agent is gone.
+    async fn announce(&mut self) {
+        if !self.parts.link.session.borrow().up {
+            return;
+        }
+        self.parts.link.report(NodeStatus { back_within: Some(BACK_WITHIN), ..self.status() });
+        let announced = self.parts.link.announced.wait_for(|announced| *announced);
+        match tokio::time::timeout(ANNOUNCED_WITHIN, announced).await {
+            Ok(Ok(_)) => tracing::info!("the controller expects this agent back within {BACK_WITHIN:?}"),
+            Ok(Err(_)) | Err(_) => {
+                tracing::warn!("the controller does not know that this agent was stopped, and takes it for killed")
+            }
+        }
+    }
+
+    fn status(&self) -> NodeStatus {
         let refusal = self.refusal.as_ref().map(|refusal| own_error("spec", refusal.detail.clone()));
         let mut errors: Vec<ItemError> = refusal.into_iter().chain(self.ledger_error.clone()).collect();
         errors.extend(self.silent_links());
@@ -385,7 +408,7 @@ impl<D: Datapath> Agent<D> {
         if let Some(more) = self.item_errors.len().checked_sub(MAX_ERRORS).filter(|more| *more > 0) {
             errors.push(own_error("errors", format!("{more} more items are not as desired; see the agent's log")));
         }
-        self.parts.link.report(NodeStatus {
+        NodeStatus {
             node: self.parts.node.clone(),
             observed_term: self.observed.term,
             observed_generation: self.observed.generation,
@@ -396,7 +419,8 @@ impl<D: Datapath> Agent<D> {
             kernel: self.parts.kernel.clone(),
             metrics_address: self.parts.metrics.as_ref().map(|(_, address)| address.clone()).unwrap_or_default(),
             took: self.took,
-        });
+            back_within: None,
+        }
     }
 
     /// An error for each link that carries nothing although its carrier is up: the controller leads trees and routes around it.

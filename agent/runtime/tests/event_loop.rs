@@ -16,7 +16,7 @@ use canopy_control::HeldSpec;
 use canopy_daemon::notify::{Notifier, State};
 use canopy_model::capture::CaptureOrder;
 use canopy_model::node_spec::NodeSpec;
-use canopy_model::status::NodeStatus;
+use canopy_model::status::{BACK_WITHIN, NodeStatus};
 use canopy_testkit::controller::soon;
 use canopy_testkit::spec::spec;
 use memory::{Agent, Reconcile, error};
@@ -239,6 +239,30 @@ async fn readiness_comes_once_with_the_first_reconcile_or_at_once_where_there_is
         assert_eq!(alive, [State::Alive; 2]);
         agent.stop().await;
         assert_eq!(manager.try_iter().collect::<Vec<_>>(), [State::Stopping]);
+    }
+}
+
+/// Without that, the controller takes it for killed; and it must not hold up the service manager.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_stopped_announces_that_it_is_back_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    for (up, is_taken, takes) in [(true, true, 0), (true, false, 1), (false, false, 0)] {
+        let (agent, mut worker) = start(dir.path());
+        worker.session.send_replace(Session { opened: 1, up, minor_version: 5 });
+        let begun = Instant::now();
+        let stopped = tokio::spawn(agent.stop());
+        if up {
+            let announced = status(&mut worker, |status| status.back_within.is_some()).await;
+            assert_eq!((announced.node.as_str(), announced.back_within), ("leaf-1", Some(BACK_WITHIN)));
+            assert!(!stopped.is_finished());
+        }
+        if is_taken {
+            worker.announced.send_replace(true);
+        }
+        stopped.await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), takes, "{up} {is_taken}");
+        let announced = worker.status.borrow().as_ref().is_some_and(|status| status.back_within.is_some());
+        assert_eq!(announced, up);
     }
 }
 

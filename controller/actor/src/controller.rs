@@ -343,7 +343,7 @@ impl Controller {
             let now = self.now();
             groups = (n.connections == 1).then(|| {
                 self.write(|d| {
-                    let mut groups = d.agent_connected(node, true);
+                    let mut groups = d.agent_connected(node);
                     groups.extend(d.telemetry_received(node, now));
                     groups
                 })
@@ -355,6 +355,7 @@ impl Controller {
             self.0.events.note(Code::AgentConnected, Some(node), None, "the node's agent connected");
             self.node_changed(node);
             self.groups_changed(&groups);
+            self.neighbours_reported(node);
         }
         AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
     }
@@ -364,7 +365,8 @@ impl Controller {
         let mut groups = None;
         if let Some(n) = nodes.get_mut(node).filter(|n| Some(n.incarnation) == incarnation) {
             n.connections = n.connections.saturating_sub(1);
-            groups = (n.connections == 0).then(|| self.write(|d| d.agent_connected(node, false)));
+            let now = self.now();
+            groups = (n.connections == 0).then(|| self.write(|d| d.agent_gone(node, now)));
         }
         drop(nodes);
         if let Some(groups) = groups {
@@ -384,9 +386,12 @@ impl Controller {
     /// # Errors
     /// The node is unknown.
     pub fn report(&self, mut status: NodeStatus) -> Result<(), DomainError> {
-        let (node, took) = (status.node.clone(), status.took.take());
+        let (node, took, back_within) = (status.node.clone(), status.took.take(), status.back_within.take());
         let (is_news, confirmed, groups) = self.write(|d| {
             let confirmed = (status.observed_term == d.term()).then_some(status.observed_generation);
+            if let Some(within) = back_within {
+                d.agent_announces(&node, within);
+            }
             (d.is_news(&status), confirmed, d.report(status))
         });
         let groups = groups?;
@@ -615,7 +620,7 @@ impl Controller {
     }
 
     /// For what the API shows of a node. Telemetry changes none of it.
-    fn node_changed(&self, node: &str) {
+    pub(crate) fn node_changed(&self, node: &str) {
         self.assess_node(node);
         self.0.node_news.note(std::iter::once(&node.to_owned()));
     }

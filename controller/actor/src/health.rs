@@ -93,6 +93,10 @@ impl Controller {
         let (mut open, mut endings) = (0, Endings::default());
         loop {
             let now = self.now();
+            for node in self.write(|d| d.expire_restarts(now)) {
+                self.node_changed(&node);
+                self.neighbours_reported(&node);
+            }
             let (nodes, groups) = self.write(|d| d.mark_silent_nodes(now));
             nodes.iter().for_each(|node| self.assess_node(node));
             if !groups.is_empty() {

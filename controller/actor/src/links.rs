@@ -51,6 +51,12 @@ impl Controller {
         }
     }
 
+    /// The same for the nodes around one whose agent came back or stays away: that it does not answer over their links counts from now on.
+    pub(crate) fn neighbours_reported(&self, node: &str) {
+        let neighbours = self.read(|d| d.neighbours(node));
+        neighbours.iter().for_each(|neighbour| self.ports_reported(neighbour));
+    }
+
     fn dead_ports(&self, node: &str) -> Option<DeadPorts> {
         let now = self.now();
         self.read(|d| d.dead_ports(node, now))

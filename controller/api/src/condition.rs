@@ -127,6 +127,8 @@ pub enum ConditionReason {
     NotSynced,
     /// The agent is connected.
     AgentConnected,
+    /// The agent is away and may be back soon.
+    Restarting,
     /// The agent has not reported yet.
     NeverReported,
     /// The desired state is reconciled.
@@ -169,6 +171,7 @@ impl From<condition::ConditionReason> for ConditionReason {
             condition::ConditionReason::AllSynced => Self::AllSynced,
             condition::ConditionReason::NotSynced => Self::NotSynced,
             condition::ConditionReason::AgentConnected => Self::AgentConnected,
+            condition::ConditionReason::Restarting => Self::Restarting,
             condition::ConditionReason::NeverReported => Self::NeverReported,
             condition::ConditionReason::Reconciled => Self::Reconciled,
             condition::ConditionReason::OtherTerm => Self::OtherTerm,

@@ -100,6 +100,8 @@ pub enum ConditionReason {
     NotSynced,
     /// The agent is connected.
     AgentConnected,
+    /// The agent is away and may be back soon.
+    Restarting,
     /// The agent has not reported yet.
     NeverReported,
     /// The desired state is reconciled.

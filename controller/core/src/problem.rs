@@ -194,7 +194,7 @@ problems! {
     /// A node's agent is not connected.
     AgentDisconnected: Critical Node, opens 3000 ms, closes 0 ms,
         "has no connection to its agent",
-        "The node continues to forward what it has. Changes do not reach it, and its failures are not seen: groups through it can be neither changed nor observed.",
+        "The node continues to forward what it has. Changes do not reach it, and its failures are not seen: groups through it can be neither changed nor observed. An agent that was stopped has had 60 s to come back, one that was killed 10 s.",
         "Start canopy-agent on the node (`systemctl status canopy-agent`), or mend its path to the controller.";
     /// A node's agent is connected and sends no telemetry.
     AgentSilent: Critical Node, opens 0 ms, closes 1000 ms,

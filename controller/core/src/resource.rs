@@ -262,6 +262,10 @@ pub(crate) struct Node {
     pub(crate) since: BTreeMap<GroupId, Generation>,
     pub(crate) status: Option<NodeStatus>,
     pub(crate) connected: bool,
+    /// The agent is about to end, and is back within this long.
+    pub(crate) announced: Option<Duration>,
+    /// Set from the end of the agent's stream until one is connected.
+    pub(crate) restart: Option<Restart>,
     /// Branches that it reports as stalling their group.
     pub(crate) stalls: BTreeMap<(GroupId, Ipv6Addr), Stall>,
     /// Ports to other nodes whose link loses packets.
@@ -269,6 +273,30 @@ pub(crate) struct Node {
     /// Ports to other nodes on whose links no data arrives, or did not arrive before.
     pub(crate) withholding: BTreeMap<String, Withholding>,
     pub(crate) telemetry: Telemetry,
+}
+
+/// An agent that is not connected any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Restart {
+    /// It is to be back by then.
+    pub(crate) until: Monotonic,
+    /// How long that was when its stream ended.
+    pub(crate) term: Duration,
+    /// The agent announced it when it was stopped.
+    pub(crate) is_announced: bool,
+    /// How far it is.
+    pub(crate) state: RestartState,
+}
+
+/// What an agent's absence means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RestartState {
+    /// It is to be back soon: that its node does not answer shows nothing.
+    Restarting,
+    /// The same, but its node does not forward.
+    Doubted,
+    /// It stays away.
+    Away,
 }
 
 /// What is known of a node by its telemetry.
@@ -297,11 +325,18 @@ impl Node {
             since,
             status: None,
             connected: false,
+            announced: None,
+            restart: None,
             stalls: BTreeMap::new(),
             lossy: BTreeMap::new(),
             withholding: BTreeMap::new(),
             telemetry: Telemetry::default(),
         }
+    }
+
+    /// Whether the agent is away and may be back soon.
+    pub(crate) fn is_restarting(&self) -> bool {
+        self.restart.as_ref().is_some_and(|restart| restart.state != RestartState::Away)
     }
 
     /// Generation of the present term that the agent last reconciled. A report of another term is of another controller's life

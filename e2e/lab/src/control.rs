@@ -155,6 +155,16 @@ impl Lab {
         self.kill(&format!("agent-{node}"))
     }
 
+    /// Stops a node's agent with SIGTERM, as a service manager does; what it pinned and attached stays.
+    ///
+    /// # Errors
+    /// It was not started, or does not end within 10 s.
+    pub fn stop_agent(&mut self, node: &str) -> Result<()> {
+        let name = format!("agent-{node}");
+        self.state.processes.get(&name).with_context(|| format!("{name} was not started"))?.stop()?;
+        self.kill(&name)
+    }
+
     /// One request to the controller's REST API: status code and JSON body, `null` when it is empty, a string when it
     /// is not JSON.
     ///

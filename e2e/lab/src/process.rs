@@ -73,6 +73,18 @@ impl Process {
         Ok(())
     }
 
+    /// Stops it (SIGTERM) and waits until it is gone.
+    ///
+    /// # Errors
+    /// Not permitted, or it does not end within 10 s.
+    pub(crate) fn stop(&self) -> Result<()> {
+        self.signal(Signal::SIGTERM)?;
+        if !wait_gone(std::slice::from_ref(self), Duration::from_secs(10)).is_empty() {
+            bail!("process {} did not end within 10 s of SIGTERM", self.pid);
+        }
+        Ok(())
+    }
+
     /// Kills it (SIGKILL) and waits until it is gone.
     ///
     /// # Errors

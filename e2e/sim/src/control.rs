@@ -37,13 +37,13 @@ impl World<'_> {
             }
             Action::AgentRestarts(n, lasts) => {
                 let place = self.draw_node(n);
-                self.stop(place);
+                self.stop(place, now);
                 self.report.restarts += 1;
                 self.net.at(now + lasts, Event::Acts(Action::Awake(place)));
             }
             Action::PinsLost(n, lasts) => {
                 let place = self.draw_node(n);
-                self.stop(place);
+                self.stop(place, now);
                 let node = &mut self.nodes[place];
                 (node.kernel, node.applied) = (Default::default(), None);
                 (node.is_down, node.cold) = (true, true);
@@ -166,12 +166,12 @@ impl World<'_> {
         }
     }
 
-    fn stop(&mut self, place: Place) {
+    fn stop(&mut self, place: Place, now: u64) {
         let node = &mut self.nodes[place];
         node.stop();
         // What is not in the ledger is forgotten.
         (node.newest, node.polls, node.samples) = (node.ledger.clone(), false, false);
-        self.controller.connected(&node.name, false);
+        self.controller.connected(&node.name, false, now);
     }
 
     /// An agent continues or starts: it carries out what is in its ledger, and the controller sends it its spec.
@@ -179,7 +179,7 @@ impl World<'_> {
         let node = &mut self.nodes[place];
         (node.awake, node.is_down) = (true, false);
         let name = node.name.clone();
-        self.controller.connected(&name, true);
+        self.controller.connected(&name, true, now);
         self.reconcile(place, now);
         self.polls(place, now);
         self.send_specs(&BTreeSet::from([name]), now);

@@ -131,7 +131,7 @@ impl Controller {
     /// The records contradict each other.
     pub fn restart(&mut self) -> Result<()> {
         self.domain = restore(self.term() + 1, &self.records)?;
-        self.domain.nodes().iter().for_each(|n| drop(self.domain.agent_connected(&n.name, true)));
+        self.domain.nodes().iter().for_each(|n| drop(self.domain.agent_connected(&n.name)));
         Ok(())
     }
 
@@ -183,8 +183,12 @@ impl Controller {
     }
 
     /// An agent is connected or not.
-    pub fn connected(&mut self, node: &str, connected: bool) {
-        self.domain.agent_connected(node, connected);
+    pub fn connected(&mut self, node: &str, connected: bool, now: u64) {
+        if connected {
+            self.domain.agent_connected(node);
+        } else {
+            self.domain.agent_gone(node, Monotonic::from_nanos(now));
+        }
     }
 
     /// The command of the group's stall policy after a node's report that a branch fails, or nothing.

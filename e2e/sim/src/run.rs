@@ -114,7 +114,7 @@ impl<'a> World<'a> {
         let mut nodes = Vec::new();
         for (place, node) in topology.nodes.iter().enumerate() {
             nodes.push(Node::new(place, controller.spec(&node.name).context("a node without a spec")?));
-            controller.connected(&node.name, true);
+            controller.connected(&node.name, true, 0);
         }
         let stream = Stream { packets: setup.packets, message: setup.message.into(), window: setup.window.into() };
         let fabric = Fabric::new(&topology);

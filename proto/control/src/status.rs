@@ -6,7 +6,7 @@ use std::time::Duration;
 use canopy_model::FieldError;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{GroupId, check_name};
-use canopy_model::status::{ItemError, ItemKind, NodeStatus, Took, check_metrics_address};
+use canopy_model::status::{BACK_WITHIN, ItemError, ItemKind, NodeStatus, Took, check_metrics_address};
 use canopy_units::nanos;
 
 use crate::field::each;
@@ -29,6 +29,7 @@ impl TryFrom<pb::ReportRequest> for NodeStatus {
             minor_version: wire.minor_version,
             metrics_address: metrics_address(wire.metrics_address)?,
             took: took(wire.apply_ns, wire.read_back_ns),
+            back_within: back_within(wire.back_within_ns),
         })
     }
 }
@@ -47,6 +48,7 @@ impl From<&NodeStatus> for pb::ReportRequest {
             metrics_address: s.metrics_address.clone(),
             apply_ns: s.took.map_or(0, |took| nanos(took.apply)),
             read_back_ns: s.took.map_or(0, |took| nanos(took.read_back)),
+            back_within_ns: s.back_within.map_or(0, nanos),
         }
     }
 }
@@ -55,6 +57,11 @@ impl From<&NodeStatus> for pb::ReportRequest {
 fn took(apply_ns: u64, read_back_ns: u64) -> Option<Took> {
     let [apply, read_back] = [apply_ns, read_back_ns].map(|ns| Duration::from_nanos(ns).min(MAX_TOOK));
     (apply_ns != 0 || read_back_ns != 0).then_some(Took { apply, read_back })
+}
+
+/// No agent gets more time than an upgrade takes.
+fn back_within(ns: u64) -> Option<Duration> {
+    (ns != 0).then(|| Duration::from_nanos(ns).min(BACK_WITHIN))
 }
 
 /// It becomes a target of Prometheus: nothing that is not an address may get there.
@@ -148,12 +155,17 @@ mod tests {
             minor_version: 3,
             metrics_address: "[2001:db8::1]:9464".into(),
             took: Some(Took { apply: Duration::from_micros(2), read_back: Duration::ZERO }),
+            back_within: Some(Duration::from_secs(20)),
         };
         assert_eq!(NodeStatus::try_from(pb::ReportRequest::from(&status)).unwrap(), status);
         let mut wire = pb::ReportRequest { apply_ns: u64::MAX, ..pb::ReportRequest::from(&status) };
         assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().took.unwrap().apply, MAX_TOOK);
         wire.apply_ns = 0;
         assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().took, None, "of an earlier agent");
+        wire.back_within_ns = u64::MAX;
+        assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().back_within, Some(BACK_WITHIN));
+        wire.back_within_ns = 0;
+        assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().back_within, None, "it does not end");
         wire.metrics_address.clear();
         assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().metrics_address, "", "of an earlier agent");
         for bad in ["n1", "n1:0", "n1:65536", ":9464", "n 1:9464", "2001:db8::1:9464", "[n1]:9464", "n1/x:80"] {

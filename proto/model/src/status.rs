@@ -42,7 +42,15 @@ pub struct NodeStatus {
     /// How long the first reconciliation of the observed spec took, if the agent measures it.
     #[serde(skip)]
     pub took: Option<Took>,
+    /// The agent ends now, and is back within this long.
+    #[serde(skip)]
+    pub back_within: Option<Duration>,
 }
+
+/// Minor version of the southbound contract from which on agents announce that they end.
+pub const BACK_WITHIN_MINOR_VERSION: u32 = 5;
+/// An agent that is stopped is back within this long, or its node counts as one without an agent.
+pub const BACK_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a reconciliation took, on the node's monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1533,7 +1533,7 @@ export interface components {
          * @description Why a condition is met or not.
          * @enum {string}
          */
-        ConditionReason: "Waiting" | "Infeasible" | "Failed" | "NoTree" | "TreeComputed" | "Confirmed" | "InForce" | "Making" | "GivenUp" | "Opened" | "NoReceiver" | "AgentNotConnected" | "NoErrors" | "NodeError" | "AllConnected" | "Progress" | "NoProgress" | "NoTelemetry" | "NoStall" | "FatalNak" | "ReceiverStalled" | "ChildNodeStalled" | "LinkLossy" | "NoLoss" | "AllSynced" | "NotSynced" | "AgentConnected" | "NeverReported" | "Reconciled" | "OtherTerm" | "Behind" | "ItemError";
+        ConditionReason: "Waiting" | "Infeasible" | "Failed" | "NoTree" | "TreeComputed" | "Confirmed" | "InForce" | "Making" | "GivenUp" | "Opened" | "NoReceiver" | "AgentNotConnected" | "NoErrors" | "NodeError" | "AllConnected" | "Progress" | "NoProgress" | "NoTelemetry" | "NoStall" | "FatalNak" | "ReceiverStalled" | "ChildNodeStalled" | "LinkLossy" | "NoLoss" | "AllSynced" | "NotSynced" | "AgentConnected" | "Restarting" | "NeverReported" | "Reconciled" | "OtherTerm" | "Behind" | "ItemError";
         /**
          * @description Whether a condition is met.
          * @enum {string}

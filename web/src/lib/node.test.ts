@@ -4,7 +4,7 @@ import type { Node } from "../api/types";
 import { syncWord } from "./node";
 
 const node = (status: Partial<Node["status"]>): Node =>
-  ({ spec: { term: 3, generation: 9 }, status: { connected: true, observedTerm: 3, observedGeneration: 9, errors: [], ...status } }) as unknown as Node;
+  ({ spec: { term: 3, generation: 9 }, status: { connected: true, observedTerm: 3, observedGeneration: 9, errors: [], conditions: [], ...status } }) as unknown as Node;
 
 // Catches a node that is shown in sync because its generation is equal, but of another term.
 it("is in sync only with the same term, the same generation and no error", () => {
@@ -13,6 +13,7 @@ it("is in sync only with the same term, the same generation and no error", () =>
   expect(syncWord(node({ observedGeneration: 7 }))).toEqual(["pending", "2 behind"]);
   expect(syncWord(node({ errors: [{ kind: "route", name: "x", detail: "y" }] as never }))).toEqual(["degraded", "1 error"]);
   expect(syncWord(node({ connected: false }))).toEqual(["failed", "not connected"]);
+  expect(syncWord(node({ connected: false, conditions: [{ reason: "Restarting" }] as never }))).toEqual(["pending", "restarting"]);
   expect(syncWord(node({ connected: false, observedTerm: null }))).toEqual(["failed", "never connected"]);
   expect(syncWord(node({ observedTerm: null }))).toEqual(["pending", "not reported yet"]);
 });

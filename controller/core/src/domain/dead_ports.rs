@@ -7,6 +7,7 @@ use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
 
 use super::links::Links;
+use super::restarts;
 use super::state::State;
 
 /// Names of a node's ports.
@@ -14,7 +15,8 @@ use super::state::State;
 pub struct DeadPorts {
     /// Those that trees and routes avoid.
     pub avoided: BTreeSet<String>,
-    /// Those that carry nothing. A link is not among them while it may be silent because a queue at one of its ends drops every packet.
+    /// Those that carry nothing. A link is not among them while it may be silent because a queue at one of its ends drops every packet, or
+    /// because the agent at its far end restarts.
     pub reported: BTreeSet<String>,
     /// Avoided ones that were silent, and whose links have not answered for long enough since. That its agent no longer reports one proves
     /// nothing: it may have been restarted, and has then never had an answer.
@@ -30,7 +32,8 @@ pub(super) fn of(state: &State, links: &Links, node: &str, now: Monotonic) -> Op
     let at = |port: &String| Endpoint { device: node.to_owned(), port: port.clone() };
     let silent: Vec<String> = reported.iter().filter(|port| state.is_silent(index, port)).cloned().collect();
     for port in &silent {
-        if !avoided.contains(port) && !state.withholds(index, port) && links.is_congested(state, &at(port), now) {
+        let means_nothing = || restarts::excuses(state, index, port) || links.is_congested(state, &at(port), now);
+        if !avoided.contains(port) && !state.withholds(index, port) && means_nothing() {
             reported.remove(port);
         }
     }

@@ -60,11 +60,14 @@ pub(super) fn received(state: &mut State, node: &str, now: Monotonic) -> Vec<Str
     if std::mem::take(&mut telemetry.is_silent) { headed_by(state, at) } else { Vec::new() }
 }
 
-/// Marks the nodes that have become silent. Returns their names, and those of the groups that they are headends of. A few instructions
+/// Marks the nodes that have become silent, except those whose agents restart. Returns their names, and those of the groups that they are headends of. A few instructions
 /// per node; called twice a second.
 pub(super) fn mark_silent(state: &mut State, now: Monotonic) -> (Vec<String>, Vec<String>) {
     let (mut nodes, mut groups) = (Vec::new(), Vec::new());
     for at in 0..state.nodes.len() {
+        if state.nodes[at].is_restarting() {
+            continue;
+        }
         let Telemetry { received, interval, is_silent, .. } = &mut state.nodes[at].telemetry;
         let patience = SILENT_AFTER.max(*interval * SILENT_INTERVALS);
         if *is_silent || received.is_none_or(|received| now.since(received) < patience) {

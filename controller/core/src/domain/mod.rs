@@ -11,7 +11,7 @@
 //!   code that applies it.
 //! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `recorded_rtts`: which of their
 //!   measurements are durable; `withholding`: links that carry
-//!   everything but data; `dead_ports`: which links carry nothing.
+//!   everything but data; `restarts`: agents that are away for a moment; `dead_ports`: which links carry nothing.
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
@@ -22,6 +22,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::PortCongestion;
@@ -86,6 +87,7 @@ mod paging;
 mod recorded_rtts;
 mod replan;
 mod reports;
+mod restarts;
 mod restore;
 mod silence_commands;
 mod silences;
@@ -326,13 +328,33 @@ impl Domain {
         Ok(groups)
     }
 
-    /// Notes that a node's agent is connected, or no longer is. Returns the names of the groups whose phase, reason or
-    /// conditions changed; a node that the topology does not have is ignored.
-    pub fn agent_connected(&mut self, node: &str, connected: bool) -> Vec<String> {
-        if !connected {
-            self.links.forget_queues(node);
-        }
-        Reports(&mut self.state).connected(node, connected)
+    /// Notes that a node's agent is connected. Returns the names of the groups whose phase, reason or conditions changed; a node that the
+    /// topology does not have is ignored.
+    pub fn agent_connected(&mut self, node: &str) -> Vec<String> {
+        Reports(&mut self.state).connected(node)
+    }
+
+    /// Notes that a node's agent is no longer connected, from `now` on: it restarts, until it is connected or
+    /// [`Domain::expire_restarts`] returns the node. Returns as above.
+    pub fn agent_gone(&mut self, node: &str, now: Monotonic) -> Vec<String> {
+        self.links.forget_queues(node);
+        Reports(&mut self.state).gone(node, now)
+    }
+
+    /// Notes that a node's agent is about to end, and is back `within` this long.
+    pub fn agent_announces(&mut self, node: &str, within: Duration) {
+        restarts::announce(&mut self.state, node, within);
+    }
+
+    /// Ends restarts of agents whose term has ended at `now`, and doubts those whose nodes do not forward. Returns these nodes: from now on
+    /// that they do not answer counts.
+    pub fn expire_restarts(&mut self, now: Monotonic) -> Vec<String> {
+        restarts::expire(&mut self.state, now)
+    }
+
+    /// Names of the nodes that have a link to this one.
+    pub fn neighbours(&self, node: &str) -> Vec<String> {
+        restarts::neighbours(&self.state, node)
     }
 
     /// Processes a branch state that `node` reported. A report on a branch that the node no longer has is ignored.

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use canopy_model::ids::GroupId;
 use canopy_model::status::{ItemError, NodeStatus};
+use canopy_units::Monotonic;
 
+use super::restarts;
 use super::state::State;
 use crate::error::DomainError;
 use crate::limits::MAX_ITEM_ERRORS;
@@ -37,17 +39,27 @@ impl Reports<'_> {
     }
 
     /// See [`super::Domain::agent_connected`].
-    pub(super) fn connected(&mut self, node: &str, connected: bool) -> Vec<String> {
+    pub(super) fn connected(&mut self, node: &str) -> Vec<String> {
+        self.presence(node, true, |n| {
+            restarts::end(n);
+            // It reports again which branches are stalled.
+            n.stalls.clear();
+        })
+    }
+
+    /// See [`super::Domain::agent_gone`].
+    pub(super) fn gone(&mut self, node: &str, now: Monotonic) -> Vec<String> {
+        self.presence(node, false, |n| restarts::begin(n, now))
+    }
+
+    fn presence(&mut self, node: &str, connected: bool, change: impl FnOnce(&mut Node)) -> Vec<String> {
         let Some(at) = self.0.index(node).filter(|at| self.0.nodes[*at].connected != connected) else {
             return Vec::new();
         };
         let all: BTreeSet<GroupId> = self.0.nodes[at].spec.groups.keys().copied().collect();
         self.observe(at, &all, |n| {
             n.connected = connected;
-            if connected {
-                // It reports again which branches are stalled.
-                n.stalls.clear();
-            }
+            change(n);
         })
     }
 

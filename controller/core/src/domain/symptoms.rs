@@ -52,7 +52,9 @@ impl Symptoms<'_> {
         let Some(node) = self.state.node(name) else { return Vec::new() };
         let object = || Object::Node(name.to_owned());
         let mut all = Vec::new();
-        if !node.connected {
+        if node.is_restarting() {
+            // An agent that is away for a moment is none.
+        } else if !node.connected {
             let evidence = "no agent of this node is connected to the controller".to_owned();
             all.push(symptom(Code::AgentDisconnected, object(), evidence, vec![]));
         } else if node.telemetry.is_silent {

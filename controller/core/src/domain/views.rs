@@ -286,6 +286,13 @@ fn port_views(spec: &NodeSpec) -> Vec<PortView> {
 fn node_conditions(node: &Node) -> Vec<Condition> {
     let connected = if node.connected {
         Condition::new(Kind::Connected, true, Why::AgentConnected, "the agent is connected")
+    } else if let Some(restart) = node.restart.as_ref().filter(|_| node.is_restarting()) {
+        let why = if restart.is_announced { "the agent was stopped" } else { "the connection of the agent has ended" };
+        let within = restart.term.as_secs();
+        let message = format!(
+            "{why} and is to be back within {within} s of that: the node continues to forward, and trees stay as they are"
+        );
+        Condition::new(Kind::Connected, false, Why::Restarting, message)
     } else {
         Condition::new(
             Kind::Connected,

@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+use canopy_controller_api::condition::ConditionReason;
 use canopy_controller_api::controller::ControllerResource;
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
@@ -156,11 +157,17 @@ fn silenced(silence: &SilenceResource) -> String {
     }
 }
 
+/// Whether its agent is connected, or is to be back soon.
+pub(super) fn connection(node: &NodeResource) -> String {
+    let is_restarting = node.status.conditions.iter().any(|condition| condition.reason == ConditionReason::Restarting);
+    if is_restarting { "Restarting".to_owned() } else { text(node.status.connected) }
+}
+
 impl Row for NodeResource {
     fn columns() -> Vec<Column<Self>> {
         vec![
             ("NAME", |n| text(&n.metadata.name), false),
-            ("CONNECTED", |n| text(n.status.connected), false),
+            ("CONNECTED", connection, false),
             ("DESIRED", |n| text(n.spec.generation), false),
             ("APPLIED", |n| text(n.status.observed_generation), false),
             ("GROUPS", |n| text(n.spec.groups), false),

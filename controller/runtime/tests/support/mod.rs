@@ -308,6 +308,7 @@ impl Agent {
             metrics_address: String::new(),
             apply_ns: self.took[0],
             read_back_ns: self.took[1],
+            back_within_ns: 0,
         };
         self.client.report(report).await.unwrap();
     }

@@ -143,7 +143,7 @@ fn agents_that_cannot_capture_are_named() {
     let mut w = world();
     let report = reported("leaf2", w.domain.node_spec("leaf2").unwrap().generation, vec![]);
     w.domain.report(NodeStatus { minor_version: MINOR_VERSION - 1, ..report }).unwrap();
-    w.domain.agent_connected("leaf1", false);
+    w.domain.agent_gone("leaf1", instant(0));
     let plan = plan(&w);
     assert_eq!((plan.able, plan.unable), (vec![plan.places[2].node.clone()], vec!["leaf1".into(), "leaf2".into()]));
     w.run(group("empty")).unwrap();

@@ -93,7 +93,7 @@ fn the_state_of_a_port_is_what_its_node_last_reported() {
         (status.port, status.reason)
     };
     assert_eq!(port(&w, "h1-1"), (PortState::Unknown, "the agent of leaf1 is not connected".into()));
-    w.domain.agent_connected("leaf1", true);
+    w.domain.agent_connected("leaf1");
     assert_eq!(port(&w, "h1-1"), (PortState::Unknown, "the agent of leaf1 has not reported yet".into()));
     let error =
         |kind, name: &str, detail: &str| ItemError { kind, name: name.into(), group: None, detail: detail.into() };
@@ -108,7 +108,7 @@ fn the_state_of_a_port_is_what_its_node_last_reported() {
     assert_eq!(port(&w, "h1-2"), (PortState::Down, "no carrier".into()));
     w.domain.report(NodeStatus { node: "leaf1".into(), ..NodeStatus::default() }).unwrap();
     assert_eq!(port(&w, "h1-2"), (PortState::Up, String::new()));
-    w.domain.agent_connected("leaf1", false);
+    w.domain.agent_gone("leaf1", instant(0));
     assert_eq!(port(&w, "h1-2").0, PortState::Unknown);
 }
 
@@ -136,7 +136,7 @@ fn a_filter_leaves_out_hosts_and_no_page_loses_any() {
         assert_eq!(listed(&w, "port=Up", limit), "");
         assert_eq!(listed(&w, "port=Unknown,name=h3-1", limit), "h3-1");
     }
-    w.domain.agent_connected(&leaf, true);
+    w.domain.agent_connected(&leaf);
     w.domain.report(NodeStatus { node: leaf, ..NodeStatus::default() }).unwrap();
     assert_eq!(listed(&w, "port=Up", 3), "h2-1 h2-2 h2-3 h2-4");
 }

@@ -45,6 +45,7 @@ mod queues;
 mod random;
 mod records;
 mod refusals;
+mod restarts;
 mod sessions;
 mod silence;
 mod silences;
@@ -158,7 +159,7 @@ impl World {
     /// Every node confirms its spec, from a connected agent.
     fn confirm(&mut self) {
         for node in self.domain.nodes() {
-            self.domain.agent_connected(&node.name, true);
+            self.domain.agent_connected(&node.name);
             let report = reported(&node.name, node.spec.generation, vec![]);
             self.domain.report(NodeStatus { observed_term: self.domain.term(), ..report }).unwrap();
         }

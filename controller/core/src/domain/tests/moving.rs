@@ -165,7 +165,7 @@ fn condition(w: &World, kind: ConditionKind) -> Condition {
 
 /// A node confirms its spec, with an error or without.
 fn confirm(w: &mut World, node: &str, error: Option<ItemError>) {
-    w.domain.agent_connected(node, true);
+    w.domain.agent_connected(node);
     let generation = w.domain.node(node).unwrap().spec.generation;
     w.domain.report(reported(node, generation, error.into_iter().collect())).unwrap();
 }
@@ -175,7 +175,7 @@ fn a_tree_moves_only_when_every_node_of_the_next_one_has_confirmed_it_without_an
     let (mut w, spec) = world();
     let (old, before) = (spine(&w.domain), epoch(&w));
     let new = if old == "spine1" { "spine2" } else { "spine1" };
-    w.domain.agent_connected(&old, false);
+    w.domain.agent_gone(&old, instant(0));
     w.run(drained(spec, &old, true)).unwrap();
     let since = w.domain.moving("g").unwrap().since;
     let id = w.domain.group("g").unwrap().status.group_id;

@@ -280,14 +280,15 @@ fn an_agent_that_is_gone_or_silent_is_the_cause_of_what_is_not_known() {
     let (now, reason) = phase(&w);
     assert!(now == GroupPhase::Unknown && reason.contains("leaf1"), "{reason}");
     assert_eq!(roots(&w), [at(Code::AgentSilent)]);
-    w.domain.agent_connected("leaf1", false);
+    w.domain.agent_gone("leaf1", instant(15 * S));
+    assert_eq!(w.domain.expire_restarts(instant(25 * S)), ["leaf1"]);
     assert_eq!(roots(&w), [at(Code::AgentDisconnected)]);
     assert!(problems(&w)[0].affects.contains(&group_key(Code::GroupUnobserved)));
 
     // A change that it does not take in waits for it.
     w.run(leave("g", "h2-2")).unwrap();
     assert!(problems(&w)[0].affects.contains(&group_key(Code::GroupNotProgrammed)));
-    w.domain.agent_connected("leaf1", true);
+    w.domain.agent_connected("leaf1");
     assert_eq!(progress(&mut w, 20, 200, 200), ["g"]);
     w.confirm_all();
     assert_eq!((roots(&w), phase(&w).0), (vec![], GroupPhase::Ready));
@@ -392,7 +393,7 @@ fn a_queue_above_k_max_is_a_congestion_while_its_report_is_fresh() {
     spec.links.iter_mut().for_each(|l| l.rate = Rate::from_bps(100_000_000_000));
     spec.links[0].rtt = Some(Duration::from_millis(10));
     let mut w = World::with(spec);
-    w.domain.agent_connected("leaf1", true);
+    w.domain.agent_connected("leaf1");
     w.run(Command::PushThresholds).unwrap();
     let mut congested = |peak: u64, seconds: u64| {
         let queue = QueueTelemetry { peak_queue: Octets(peak), ..QueueTelemetry::default() };

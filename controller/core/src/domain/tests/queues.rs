@@ -13,7 +13,7 @@ const S: u64 = 1_000_000_000;
 /// leaf1 with up1 (port 1) and host1 (port 2), and others; its agent is connected.
 fn world() -> World {
     let mut world = World::with(fabric(2, 1, 1));
-    world.domain.agent_connected("leaf1", true);
+    world.domain.agent_connected("leaf1");
     world
 }
 
@@ -82,7 +82,7 @@ fn stale_queue_state_is_not_shown() {
     assert_eq!(shown(&w, "leaf1/up1", 63 * S), Some((7_000, 60 * S)));
     assert_eq!(shown(&w, "leaf1/up1", 63 * S + 1), None, "a minute old");
     assert_eq!(w.domain.flows(None, None, instant(63 * S + 1)), []);
-    w.domain.agent_connected("leaf1", false);
+    w.domain.agent_gone("leaf1", instant(0));
     assert_eq!((shown(&w, "leaf1/up1", 4 * S), flows(&w, None, None)), (None, vec![]));
     w.domain.queues("leaf1", vec![report(1, 7_000, 1)], instant(3 * S));
     assert_eq!(shown(&w, "leaf1/up1", 4 * S), None, "a report received after the agent disconnected");

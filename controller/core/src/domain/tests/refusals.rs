@@ -244,5 +244,5 @@ fn reports() {
     let error = ItemError { kind: ItemKind::Port, name: "x".into(), group: None, detail: String::new() };
     let e = w.domain.report(reported("leaf1", 1, vec![error; 16_385])).unwrap_err();
     assert!(e.to_string().starts_with("errors: 16385 errors, at most 16384"));
-    assert!(w.domain.agent_connected("n9", true).is_empty());
+    assert!(w.domain.agent_connected("n9").is_empty());
 }

@@ -68,8 +68,8 @@ fn wait_is_an_alarm_that_names_host_and_node_and_ends() {
     assert_eq!(report(&mut w, "h2-1", BranchNews::Recovered).groups, ["g"]);
     assert_eq!(stalled(&w).0, ConditionStatus::False);
     report(&mut w, "h2-1", BranchNews::Stalled);
-    w.domain.agent_connected("leaf2", false);
-    w.domain.agent_connected("leaf2", true);
+    w.domain.agent_gone("leaf2", instant(0));
+    w.domain.agent_connected("leaf2");
     assert_eq!(stalled(&w).0, ConditionStatus::False, "a reconnected agent reports it again");
 }
 

@@ -58,8 +58,8 @@ fn a_group_goes_from_pending_over_programming_to_ready() {
         status(&w, "g").reason
     );
     for node in ["leaf1", "leaf2", "spine1"] {
-        assert_eq!(w.domain.agent_connected(node, true), ["g"]);
-        assert!(w.domain.agent_connected(node, true).is_empty(), "nothing changed");
+        assert_eq!(w.domain.agent_connected(node), ["g"]);
+        assert!(w.domain.agent_connected(node).is_empty(), "nothing changed");
     }
     assert_eq!(status(&w, "g").reason, "waiting for leaf1, spine1, leaf2 to confirm epoch 3");
     let generation = w.domain.node_spec("leaf1").unwrap().generation;
@@ -143,12 +143,12 @@ fn an_error_degrades_exactly_the_groups_it_concerns() {
 #[test]
 fn an_agent_that_goes_away_after_confirming_leaves_the_group_ready() {
     let mut w = ready();
-    assert_eq!(w.domain.agent_connected("spine1", false), ["g"]);
+    assert_eq!(w.domain.agent_gone("spine1", instant(0)), ["g"]);
     assert_eq!(status(&w, "g").phase, GroupPhase::Ready);
     let (connected, message) = condition(&w, ConditionKind::AgentsConnected);
     assert_eq!(connected, ConditionStatus::False);
     assert!(message.contains("from spine1:"), "{message}");
-    assert!(w.domain.agent_connected("leaf3", false).is_empty(), "no group runs over leaf3");
+    assert!(w.domain.agent_gone("leaf3", instant(0)).is_empty(), "no group runs over leaf3");
     w.run(receiver("g", "h2-2")).unwrap();
     assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
     assert!(status(&w, "g").reason.starts_with("agent on spine1 is not connected"), "{}", status(&w, "g").reason);
@@ -232,7 +232,7 @@ fn nodes_and_topology_show_their_conditions() {
     let t = w.domain.topology().unwrap().status;
     assert_eq!((t.nodes, t.connected_nodes, t.synced_nodes, t.hosts, t.links), (4, 4, 4, 9, 12));
     assert_eq!(t.conditions[0].status, ConditionStatus::True);
-    w.domain.agent_connected("leaf3", false);
+    w.domain.agent_gone("leaf3", instant(0));
     w.domain.report(reported("leaf1", 1, vec![error(ItemKind::Port, "up1", None)])).unwrap();
     assert_eq!(w.domain.topology().unwrap().status.synced_nodes, 3);
     let leaf1 = w.domain.node("leaf1").unwrap();

@@ -9,6 +9,7 @@ use canopy_controller_api::node::PortView;
 use canopy_controller_api::telemetry::{GroupSample, NodeSample};
 
 use super::super::log_level::{self, described};
+use super::super::rows;
 use super::{conditions, fields};
 use crate::client::Client;
 use crate::failure::Failure;
@@ -38,7 +39,7 @@ fn summary(out: &mut dyn Write, node: &NodeResource, level: Option<&LogLevelItem
             ("Address", text(spec.node_address)),
             ("Locator (uN)", text(spec.un)),
             ("End.MT SID", text(spec.end_mt)),
-            ("Connected", text(status.connected)),
+            ("Connected", rows::connection(node)),
             ("Desired", text(spec.generation)),
             ("Applied", text(status.observed_generation)),
             ("Agent", text(&status.agent_version)),
