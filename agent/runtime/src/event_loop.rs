@@ -15,7 +15,7 @@ use canopy_daemon::notify::Notifier;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
 use canopy_model::reach::HostReach;
-use canopy_model::status::{BACK_WITHIN, ItemError, ItemKind, NodeStatus, Took};
+use canopy_model::status::{BACK_WITHIN, BACK_WITHIN_MINOR_VERSION, ItemError, ItemKind, NodeStatus, Took};
 use canopy_model::telemetry::{Event, EventCode, LinkLoss};
 use canopy_units::UnixTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -387,7 +387,8 @@ impl<D: Datapath> Agent<D> {
 
     /// The controller is to know that this agent is back soon. If it cannot be reached, it finds out that the agent is gone.
     async fn announce(&mut self) {
-        if !self.parts.link.session.borrow().up {
+        let session = *self.parts.link.session.borrow();
+        if !session.up || session.minor_version < BACK_WITHIN_MINOR_VERSION {
             return;
         }
         self.parts.link.report(NodeStatus { back_within: Some(BACK_WITHIN), ..self.status() });

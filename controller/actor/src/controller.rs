@@ -389,9 +389,7 @@ impl Controller {
         let (node, took, back_within) = (status.node.clone(), status.took.take(), status.back_within.take());
         let (is_news, confirmed, groups) = self.write(|d| {
             let confirmed = (status.observed_term == d.term()).then_some(status.observed_generation);
-            if let Some(within) = back_within {
-                d.agent_announces(&node, within);
-            }
+            d.agent_announces(&node, back_within);
             (d.is_news(&status), confirmed, d.report(status))
         });
         let groups = groups?;

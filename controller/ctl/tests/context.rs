@@ -47,7 +47,14 @@ fn servers_have_names() {
     assert_eq!(asked(home, &[], ""), "unix:/prod");
     let list = run(home, &[], "context list").unwrap();
     let rows: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows, [vec!["CURRENT", "NAME", "SERVER"], vec!["lab", "unix:/lab"], vec!["*", "prod", "unix:/prod"]]);
+    let header = vec!["CURRENT", "NAME", "SERVER", "TOKEN"];
+    assert_eq!(rows, [header, vec!["lab", "unix:/lab", "-"], vec!["*", "prod", "unix:/prod", "-"]]);
+    let authority = "ab".repeat(32);
+    let far = format!("context set far https://[::1]:1 --with-authority {authority} --with-token /far.token");
+    run(home, &[], &far).unwrap();
+    assert!(run(home, &[], "context list").unwrap().contains("https://[::1]:1  /far.token"));
+    let (_, error) = run(home, &[], "--context far status").unwrap_err();
+    assert!(error.contains("token file /far.token cannot be read"), "{error}");
     assert_eq!(
         run(home, &[], "context delete prod").unwrap(),
         "context prod deleted; no context is used from now on\n"
@@ -69,6 +76,8 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         ("context delete other", 3, "has no context \"other\", but lab"),
         ("context set lab 127.0.0.1", 2, "unknown scheme"),
         ("context set a/b unix:/x", 2, "is not a name of a context"),
+        ("context set far https://x:1", 2, "needs the hash of its authority"),
+        ("context set far https://x:1 --with-authority abc", 2, "64 hexadecimal digits"),
         ("--context lab --server unix:/x status", 2, "--server and --context"),
     ] {
         let (code, error) = run(home, &[], line).unwrap_err();

@@ -12,11 +12,14 @@ use canopy_controller_actor::{CommandError, Controller, Order};
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::{Command, DomainError};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tonic::Status;
 
 /// Group and host.
 pub(crate) type Key = (String, String);
 
+/// How often it is noticed that this process did not run meanwhile.
+const STEP: Duration = Duration::from_secs(1);
 /// Streams that hold one lease, at most: an agent has one, and some that it has left.
 const MAX_STREAMS: usize = 8;
 
@@ -32,19 +35,16 @@ struct Shared {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
-struct State {
-    /// Those that streams hold, and those whose grace runs.
-    leases: HashMap<Key, Lease>,
-    /// Counts changes of leases, so that a timer knows whether its lease was held since.
-    changes: u64,
-}
+/// Those that streams hold, and those whose grace runs.
+type State = HashMap<Key, Lease>;
 
 #[derive(Default)]
 struct Lease {
     streams: usize,
-    /// Number of its last change; 0: none since the start.
-    changed: u64,
+    /// Since when no stream holds it; of no use while one does.
+    released: Option<Instant>,
+    /// A task waits for the end of its grace: there is one at most for each lease.
+    is_watched: bool,
     /// The membership ends at this moment: nothing can hold it.
     ending: bool,
 }
@@ -59,25 +59,65 @@ impl Leases {
     /// Waits for the agents that hold the leases of the store; those of agents that do not come back within `grace` end.
     pub fn start(controller: Controller, grace: Duration, closing: watch::Receiver<bool>) -> Self {
         let stored = controller.read(|domain| domain.leases());
-        let leases = stored.iter().map(|key| (key.clone(), Lease::default())).collect();
-        let state = Mutex::new(State { leases, changes: 0 });
+        let now = Some(Instant::now());
+        let lease = |key: &Key| (key.clone(), Lease { released: now, is_watched: true, ..Lease::default() });
+        let state = Mutex::new(stored.iter().map(lease).collect());
         let this = Self(Arc::new(Shared { controller, grace, closing, state }));
-        this.end_later(stored, 0);
+        this.watch(stored);
         this
     }
 
-    /// Ends memberships after the grace, unless streams hold them by then; a controller that ends is not kept for that.
-    fn end_later(&self, keys: Vec<Key>, changed: u64) {
+    /// Ends memberships that no stream has held for the grace; a controller that ends is not kept for that.
+    fn watch(&self, mut keys: Vec<Key>) {
         let (grace, shared) = (self.0.grace, Arc::downgrade(&self.0));
         // Without a runtime the controller has ended: its successor waits for the agents.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            tokio::time::sleep(grace).await;
-            for key in keys {
-                let Some(shared) = shared.upgrade() else { return };
-                Self(shared).end(key, changed).await;
+            let mut next = Instant::now() + grace;
+            while !keys.is_empty() {
+                let was_paused = sleep_until(next).await;
+                let Some(leases) = shared.upgrade().map(Self) else { return };
+                let mut left = Vec::new();
+                for key in std::mem::take(&mut keys) {
+                    match leases.check(&key, was_paused) {
+                        Due::Never => {}
+                        Due::At(due) => left.push((due, key)),
+                        Due::Now => match leases.end(&key).await {
+                            true => {}
+                            false => left.push((Instant::now() + grace, key)),
+                        },
+                    }
+                }
+                next = left.iter().map(|(due, _)| *due).min().unwrap_or(next);
+                keys = left.into_iter().map(|(_, key)| key).collect();
             }
         });
+    }
+
+    /// What is to be done about a lease whose grace may have ended. After a pause of this process, whose agents may wait at its sockets, the
+    /// whole grace runs again.
+    fn check(&self, key: &Key, was_paused: bool) -> Due {
+        let (group, host) = key;
+        let mut state = self.lock();
+        let Some(lease) = state.get_mut(key) else { return Due::Never };
+        let now = Instant::now();
+        if lease.streams > 0 || *self.0.closing.borrow() {
+            lease.is_watched = false;
+            return Due::Never;
+        }
+        if was_paused {
+            lease.released = Some(now);
+        }
+        let due = lease.released.unwrap_or(now) + self.0.grace;
+        if due > now {
+            return Due::At(due);
+        }
+        if !self.0.controller.read(|domain| domain.has_lease(group, host)) {
+            state.remove(key);
+            return Due::Never;
+        }
+        lease.ending = true;
+        Due::Now
     }
 
     /// Holds the lease of a membership until the result is dropped; a join holds the one that it is about to begin.
@@ -86,9 +126,7 @@ impl Leases {
     /// It is just ending, or too many streams hold it.
     pub(crate) fn hold(&self, key: Key) -> Result<Hold, Status> {
         let mut state = self.lock();
-        state.changes += 1;
-        let changed = state.changes;
-        let lease = state.leases.entry(key.clone()).or_default();
+        let lease = state.entry(key.clone()).or_default();
         let (group, host) = &key;
         if lease.ending {
             let what = format!("the membership of {host} in group {group} is just ending: call again");
@@ -99,37 +137,30 @@ impl Leases {
             return Err(Status::resource_exhausted(what));
         }
         lease.streams += 1;
-        lease.changed = changed;
         drop(state);
         Ok(Hold { key, leases: self.clone() })
     }
 
-    /// Ends a membership that no stream has held since this change of it.
-    async fn end(&self, key: Key, changed: u64) {
-        let (group, host) = key.clone();
-        let has_lease = self.0.controller.read(|domain| domain.has_lease(&group, &host));
-        {
-            let mut state = self.lock();
-            let due = state.leases.get_mut(&key).filter(|lease| lease.streams == 0 && lease.changed == changed);
-            let Some(lease) = due.filter(|_| !*self.0.closing.borrow()) else { return };
-            if !has_lease {
-                state.leases.remove(&key);
-                return;
-            }
-            lease.ending = true;
-        }
+    /// Ends a membership; false if that fails, and is to be tried again after another grace.
+    async fn end(&self, (group, host): &Key) -> bool {
         let command = Command::DeleteMember { group: group.clone(), host: host.clone() };
         let ended = self.0.controller.carry_out(Order::new(command, Principal::default())).await;
-        self.lock().leases.remove(&key);
+        let mut state = self.lock();
         match ended {
             Ok(_) => {
                 tracing::info!(group, host, grace = ?self.0.grace, "ended a membership: the agent of its host is gone")
             }
             Err(CommandError::Domain(DomainError::NotFound { .. }) | CommandError::Stopping) => {}
             Err(error) => {
-                tracing::error!(group, host, %error, "cannot end the membership of a host whose agent is gone")
+                tracing::error!(group, host, %error, retry = ?self.0.grace, "cannot end the membership of a host whose agent is gone, and tries it again");
+                if let Some(lease) = state.get_mut(&(group.clone(), host.clone())) {
+                    (lease.ending, lease.released) = (false, Some(Instant::now()));
+                }
+                return false;
             }
         }
+        state.remove(&(group.clone(), host.clone()));
+        true
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -141,21 +172,48 @@ impl Leases {
 impl Drop for Hold {
     fn drop(&mut self) {
         let (group, host) = &self.key;
-        let has_lease = self.leases.0.controller.read(|domain| domain.has_lease(group, host));
         let mut state = self.leases.lock();
-        state.changes += 1;
-        let changed = state.changes;
-        let Some(lease) = state.leases.get_mut(&self.key) else { return };
+        let Some(lease) = state.get_mut(&self.key) else { return };
         lease.streams -= 1;
-        lease.changed = changed;
         if lease.streams > 0 {
             return;
         }
-        if !has_lease {
-            state.leases.remove(&self.key);
+        lease.released = Some(Instant::now());
+        // Under the lock: a join holds it until it is carried out.
+        if lease.is_watched {
             return;
         }
+        if !self.leases.0.controller.read(|domain| domain.has_lease(group, host)) {
+            state.remove(&self.key);
+            return;
+        }
+        lease.is_watched = true;
         drop(state);
-        self.leases.end_later(vec![self.key.clone()], changed);
+        self.leases.watch(vec![self.key.clone()]);
+    }
+}
+
+/// What is to be done about a lease.
+enum Due {
+    /// Nothing: it is held, or has ended.
+    Never,
+    /// To be asked again then.
+    At(Instant),
+    /// It ends.
+    Now,
+}
+
+/// Whether this process did not run for a while, such as a machine that was paused.
+async fn sleep_until(until: Instant) -> bool {
+    let mut was_paused = false;
+    loop {
+        let before = Instant::now();
+        let left = until.saturating_duration_since(before);
+        if left.is_zero() {
+            return was_paused;
+        }
+        let step = left.min(STEP);
+        tokio::time::sleep(step).await;
+        was_paused |= before.elapsed() > step + STEP;
     }
 }

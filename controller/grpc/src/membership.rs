@@ -29,6 +29,7 @@ use crate::leases::Leases;
 /// Longest duration of a unary call.
 const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
 
+#[derive(Clone)]
 pub(crate) struct Membership {
     controller: Controller,
     keys: Keys,
@@ -89,9 +90,17 @@ impl MembershipService for Membership {
         caller.as_host(&self.controller, &self.keys, &host)?;
         let command = Command::PutMember { group: group.clone(), spec, create_only: true, instance, lease };
         async {
-            // Until the join is carried out, and from then on for the time in which it is to be held.
-            let _joining = self.leases.hold((group.clone(), host.clone()))?;
-            let done = self.execute(command, &host, uid).await?;
+            // Until the join is carried out, and from then on for the time in which it is to be held; also if the caller goes away meanwhile.
+            let joining = self.leases.hold((group.clone(), host.clone()))?;
+            let (this, by) = (self.clone(), host.clone());
+            let joined = tokio::spawn(
+                async move {
+                    let _joining = joining;
+                    this.execute(command, &by, uid).await
+                }
+                .in_current_span(),
+            );
+            let done = joined.await.map_err(|_| error::stopping())??;
             tracing::info!(outcome = ?done.outcome, "joined");
             let connection = self.controller.read(|d| d.connection_of(&group, &host));
             self.controller.settled().await.map_err(error::command)?;
@@ -141,7 +150,7 @@ impl MembershipService for Membership {
         // Subscribed before the first check, so that no change in between is missed.
         let mut changes = self.controller.group_changes(&group);
         let hold = self.leases.hold((group.clone(), host.clone()))?;
-        let (controller, mut closing) = (self.controller.clone(), self.closing.clone());
+        let (controller, keys, mut closing) = (self.controller.clone(), self.keys.clone(), self.closing.clone());
         let stream = async_stream::stream! {
             let _hold = hold;
             let mut is_new = true;
@@ -152,6 +161,11 @@ impl MembershipService for Membership {
                 tokio::select! {
                     () = changes.changed() => {}
                     () = closed(&mut closing) => { yield Err(error::stopping()); return; }
+                }
+                // The host may be on another node's port by now.
+                if let Err(refused) = caller.as_host(&controller, &keys, &host) {
+                    yield Err(refused);
+                    return;
                 }
             }
             yield Err(Status::not_found(format!("{host} has no membership with a lease in group {group}")));

@@ -20,7 +20,7 @@ use super::owners::Key;
 
 /// Most leases: the controller permits 1,024 streams on a connection.
 const MAX_HELD: usize = 1000;
-/// Time between two attempts to hold a lease; the controller waits for at least a second, by default for a minute.
+/// Time between two attempts to hold a lease; the controller waits for a minute by default.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Holds leases at the controller.
@@ -70,12 +70,23 @@ impl Upstream {
 
     async fn keep(&self, (group, host): &Key) {
         let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut is_reported = false;
         loop {
             let lost = self.stream(group, host, &mut backoff).await;
             if lost.code() == Code::NotFound {
                 return tracing::info!(group, host, "the membership has ended at the controller");
             }
-            tracing::warn!(group, host, reason = lost.message(), "no longer holding the membership at the controller");
+            // Once per lease, not at each attempt.
+            if std::mem::replace(&mut is_reported, true) {
+                tracing::debug!(group, host, reason = lost.message(), "the membership is not held at the controller");
+            } else {
+                tracing::warn!(
+                    group,
+                    host,
+                    reason = lost.message(),
+                    "no longer holding the membership at the controller"
+                );
+            }
             tokio::time::sleep(backoff.next_delay((self.random)())).await;
         }
     }

@@ -2,12 +2,13 @@
 //! `enroll`: the first certificate of an agent, by a token.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use canopy_agent_link::Target;
 use canopy_identity::Subject;
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 
 /// Gets this agent's first certificate, with the token in a file; "-" is standard input.
 ///
@@ -25,9 +26,9 @@ pub async fn enroll(
         _ => std::fs::read_to_string(token_file),
     };
     let token = read.with_context(|| format!("--token-file {}", token_file.display()))?.parse()?;
+    become_owner(state_dir).with_context(|| format!("becoming the owner of {}", state_dir.display()))?;
     let certificate = canopy_agent_link::enroll(controller, identity, subject, token).await;
     let certificate = certificate.with_context(|| format!("enrolling {subject} at {controller}"))?;
-    give_to_owner(state_dir, identity).context("giving the certificate to the agent's user")?;
     let days = left(certificate.not_after).as_secs_f64() / 86_400.0;
     println!(
         "enrolled as {subject} of domain {}; the certificate in {} is valid for {days:.1} days, and a running agent renews it",
@@ -37,16 +38,16 @@ pub async fn enroll(
     Ok(())
 }
 
-/// What root enrolls is read by the user whose state directory it is.
-fn give_to_owner(state_dir: &Path, identity: &Path) -> std::io::Result<()> {
-    let owner = std::fs::metadata(state_dir)?;
-    let files = std::fs::read_dir(identity)?.map(|entry| entry.map(|entry| entry.path()));
-    for path in files.collect::<Result<Vec<_>, _>>()?.iter().map(PathBuf::as_path).chain([identity]) {
-        // Of an earlier enrollment the directory may have its owner already, and the new files not.
-        if std::fs::symlink_metadata(path)?.uid() != owner.uid() {
-            std::os::unix::fs::lchown(path, Some(owner.uid()), Some(owner.gid()))?;
-        }
+/// Root becomes the user whose state directory it is: what that user may have put there, a link to a directory of the system for one, is
+/// written to with the rights of that user alone.
+fn become_owner(state_dir: &Path) -> anyhow::Result<()> {
+    let Ok(owner) = std::fs::metadata(state_dir) else { return Ok(()) };
+    if !Uid::effective().is_root() || owner.uid() == 0 {
+        return Ok(());
     }
+    setgroups(&[])?;
+    setgid(Gid::from_raw(owner.gid()))?;
+    setuid(Uid::from_raw(owner.uid()))?;
     Ok(())
 }
 
@@ -57,23 +58,44 @@ fn left(until: canopy_units::UnixTime) -> Duration {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::path::PathBuf;
+    use std::process::Command;
+
     use super::*;
 
-    /// Catches files of a second enrollment that stay with root because the directory has its owner already. Needs root, as the agent does.
+    /// No test of its own: the other one starts it, because a process that has become another user stays that.
     #[test]
-    fn what_root_enrolls_belongs_to_the_owner_of_the_state_directory() {
+    fn child() {
+        let Some(directory) = std::env::var_os("ENROLL_IN").map(PathBuf::from) else { return };
+        become_owner(&directory).unwrap();
+        println!("written: {}", std::fs::write(directory.join("identity/key.pem"), "secret").is_ok());
+    }
+
+    /// Catches an agent that was broken into and becomes root by the next enrollment: its directory of certificates is a link to one of the
+    /// system. And files that stay with root, which the agent cannot read. Needs root, as the agent does.
+    #[test]
+    fn root_enrolls_with_the_rights_of_the_owner_of_the_state_directory_alone() {
         const AGENT: u32 = 54_321;
-        let state = tempfile::tempdir().unwrap();
-        std::os::unix::fs::chown(state.path(), Some(AGENT), Some(AGENT)).unwrap();
+        let run = |directory: &Path| {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "program::enrolling::tests::child", "--nocapture"]).env("ENROLL_IN", directory);
+            let out = String::from_utf8(child.output().unwrap().stdout).unwrap();
+            assert!(out.contains("written: "), "{out}");
+            out.contains("written: true")
+        };
+        let (state, system) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let give = |path: &Path| std::os::unix::fs::chown(path, Some(AGENT), Some(AGENT)).unwrap();
+        give(state.path());
         let identity = state.path().join("identity");
         std::fs::create_dir(&identity).unwrap();
-        for file in ["key.pem", "certificate.pem"] {
-            std::fs::write(identity.join(file), "").unwrap();
-            give_to_owner(state.path(), &identity).unwrap();
-            for path in [identity.clone(), identity.join(file)] {
-                let found = std::fs::metadata(&path).unwrap();
-                assert_eq!((found.uid(), found.gid()), (AGENT, AGENT), "{}", path.display());
-            }
-        }
+        give(&identity);
+        assert!(run(state.path()));
+        let key = std::fs::metadata(identity.join("key.pem")).unwrap();
+        assert_eq!((key.uid(), key.gid()), (AGENT, AGENT));
+        std::fs::remove_dir_all(&identity).unwrap();
+        std::os::unix::fs::symlink(system.path(), &identity).unwrap();
+        assert!(!run(state.path()));
+        assert_eq!(std::fs::read_dir(system.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::metadata(system.path()).unwrap().uid(), 0);
     }
 }

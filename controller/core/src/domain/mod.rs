@@ -341,8 +341,8 @@ impl Domain {
         Reports(&mut self.state).gone(node, now)
     }
 
-    /// Notes that a node's agent is about to end, and is back `within` this long.
-    pub fn agent_announces(&mut self, node: &str, within: Duration) {
+    /// Notes that a node's agent is about to end and is back `within` this long; `None`: that it is not about to end.
+    pub fn agent_announces(&mut self, node: &str, within: Option<Duration>) {
         restarts::announce(&mut self.state, node, within);
     }
 

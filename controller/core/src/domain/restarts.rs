@@ -10,7 +10,9 @@
 //!
 //! The term is what the agent announced when it was stopped, else that of a kill. While it restarts, a link to the node is dead if its
 //! carrier is gone, and not because the node does not answer over it. That counts once the node is doubted: one above it in a tree reports
-//! that its branch to the node acknowledges nothing of the data that it gets. In any of the states an agent that connects ends the restart.
+//! that its branch to the node acknowledges nothing of the data that it gets, or the time of a kill has passed, which no restart takes: the
+//! kernel answers, not the agent, so that a silent link is then taken for what it most likely is. In any of the states an agent that
+//! connects ends the restart.
 
 use std::time::Duration;
 
@@ -24,10 +26,11 @@ use crate::topology::NodeIx;
 /// An agent that announced nothing is back within this long: it was killed, or its machine was.
 pub(super) const KILLED: Duration = Duration::from_secs(10);
 
-/// Notes that the agent is about to end, and is back `within` this long.
-pub(super) fn announce(state: &mut State, node: &str, within: Duration) {
+/// Notes that the agent is about to end and is back `within` this long, or that it is not: each report has either, so that none of an
+/// earlier agent stays.
+pub(super) fn announce(state: &mut State, node: &str, within: Option<Duration>) {
     if let Some(at) = state.index(node) {
-        state.nodes[at].announced = Some(within);
+        state.nodes[at].announced = within;
     }
 }
 
@@ -49,10 +52,11 @@ pub(super) fn end(node: &mut Node) {
 pub(super) fn expire(state: &mut State, now: Monotonic) -> Vec<String> {
     let mut changed = Vec::new();
     for at in 0..state.nodes.len() {
-        let Some(Restart { until, state: is, .. }) = &state.nodes[at].restart else { continue };
+        let Some(Restart { until, term, state: is, .. }) = &state.nodes[at].restart else { continue };
+        let is_late = now + term.saturating_sub(KILLED) >= *until;
         let next = match is {
             RestartState::Restarting | RestartState::Doubted if now >= *until => RestartState::Away,
-            RestartState::Restarting if is_stalled(state, at) => RestartState::Doubted,
+            RestartState::Restarting if is_late || is_stalled(state, at) => RestartState::Doubted,
             RestartState::Restarting | RestartState::Doubted | RestartState::Away => continue,
         };
         let node = &mut state.nodes[at];
