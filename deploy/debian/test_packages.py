@@ -209,13 +209,22 @@ class Packages:
         overall = self.m.out("systemd-analyze", "security", "--no-pager", *(f"{unit}.service" for unit in EXPOSED), check=False)
         print("   exposure:", ", ".join(f"{unit} {figure}" for unit, figure in re.findall(r"for (\S+)\.service: ([0-9.]+)", overall)))
 
-    def step_sockets_are_closed_to_other_users(self):
-        self.m.shell("useradd -m app; useradd -m -G canopy alice; useradd -m stranger")
-        get = f"canopyctl --server {REST} get nodes"
-        assert "n1" in self.m.out("setpriv", "--reuid=alice", "--regid=alice", "--init-groups", "sh", "-c", get)
+    def step_users_have_the_roles_of_their_groups_and_others_none(self):
+        self.m.shell("useradd -m app; useradd -m -G canopy alice; useradd -m -G canopy-view eve; useradd -m -G canopy-admin root2; useradd -m stranger")
+
+        def canopyctl(user, *arguments):
+            line = f"HOME=/home/{user} canopyctl {' '.join(arguments)}"
+            return self.m.run("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "sh", "-c", line, check=False)
+
+        # The socket is the default server.
+        for user, role in (("eve", "viewer"), ("alice", "operator"), ("root2", "admin")):
+            assert f"{user}, with the role {role}" in canopyctl(user, "whoami").stdout, (user, canopyctl(user, "whoami"))
+            assert "n1" in canopyctl(user, "get", "nodes").stdout, user
+        assert "needs operator" in canopyctl("eve", "delete", "group", "none").stderr
+        assert "needs admin" in canopyctl("alice", "node", "enroll", "n9").stderr
         for user in ("stranger", "canopy-agent"):
-            refused = self.m.run("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "sh", "-c", get, check=False)
-            assert refused.returncode != 0 and "ermission" in refused.stderr, (user, refused)
+            refused = canopyctl(user, "get", "nodes")
+            assert refused.returncode != 0 and "has no role" in refused.stderr, (user, refused)
         for path in ("/var/lib/canopy/controller", "/var/lib/canopy/identity", "/var/lib/canopy/agent", "/run/canopy/bpf", "/run/canopy/agents"):
             refused = self.m.run("setpriv", "--reuid=stranger", "--regid=stranger", "--clear-groups", "ls", path, check=False)
             assert refused.returncode != 0, path
