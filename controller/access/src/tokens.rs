@@ -35,7 +35,6 @@ const OVERLAP: Duration = Duration::from_secs(600);
 
 /// A token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Token {
     /// Its name, unique in the domain.
     pub name: String,
@@ -102,7 +101,6 @@ pub enum TokenError {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Kept {
     #[serde(with = "hex::serde")]
     digest: SecretDigest,
@@ -113,15 +111,14 @@ struct Kept {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Before {
     #[serde(with = "hex::serde")]
     digest: SecretDigest,
     until: UnixTime,
 }
 
+/// Fields of a later version are read over, so that a controller that goes back to an earlier one starts.
 #[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Stored {
     tokens: Vec<Kept>,
 }
@@ -244,8 +241,7 @@ impl Tokens {
             let mut book = self.book();
             let token = book.of_principal(name, by, now)?.token.clone();
             book.remove(name);
-            book.is_dirty = true;
-            (book.stored(), token)
+            (book.take(), token)
         };
         self.write(&stored.0)?;
         Ok(stored.1)
@@ -288,14 +284,14 @@ impl Tokens {
         let stored = {
             let mut book = self.book();
             book.forget_ended(now);
-            book.is_dirty.then(|| book.stored())
+            book.is_dirty.then(|| book.take())
         };
         stored.map_or(Ok(()), |stored| self.write(&stored))
     }
 
     /// On the disk first, so that no answer shows a token that a restart does not know.
     fn put(&self, kept: Kept) -> Result<(), TokenError> {
-        let stored = self.book().stored_with(kept.clone());
+        let stored = self.book().take_with(kept.clone());
         self.write(&stored)?;
         let mut book = self.book();
         book.remove(&kept.token.name);
@@ -303,14 +299,14 @@ impl Tokens {
         Ok(())
     }
 
+    /// What was noted since `stored` was read stays to be written; so does everything if that fails.
     fn write(&self, stored: &Stored) -> Result<(), FileError> {
-        if let Some(directory) = &self.directory {
-            canopy_identity::private_directory(directory)?;
-            canopy_identity::replace(&directory.join(FILE), &serde_json::to_vec_pretty(stored).unwrap_or_default())?;
-        }
-        // A use meanwhile is written with the next one.
-        self.book().is_dirty = false;
-        Ok(())
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let written = canopy_identity::private_directory(directory).and_then(|()| {
+            canopy_identity::replace(&directory.join(FILE), &serde_json::to_vec_pretty(stored).unwrap_or_default())
+        });
+        self.book().is_dirty |= written.is_err();
+        written
     }
 
     fn changing(&self) -> MutexGuard<'_, ()> {
@@ -370,12 +366,15 @@ impl Book {
         self.by_name.insert(name, kept);
     }
 
-    fn stored(&self) -> Stored {
+    /// What is to be written; from here on it is not dirty.
+    fn take(&mut self) -> Stored {
+        self.is_dirty = false;
         Stored { tokens: self.by_name.values().cloned().collect() }
     }
 
     /// With this token instead of the one of its name.
-    fn stored_with(&self, kept: Kept) -> Stored {
+    fn take_with(&mut self, kept: Kept) -> Stored {
+        self.is_dirty = false;
         let others = self.by_name.values().filter(|other| other.token.name != kept.token.name);
         Stored { tokens: others.cloned().chain([kept.clone()]).collect() }
     }
@@ -574,6 +573,23 @@ mod tests {
         let (ended, _) = tokens.make(wanted("short", Role::Viewer), &by, at(0)).unwrap();
         tokens.catch_up(at(86_400)).unwrap();
         assert_eq!(open(&directory).identity(ended.reveal(), at(1)), None);
+    }
+
+    /// Catches a field of a later version that keeps an earlier controller from its start.
+    #[test]
+    fn a_file_of_a_later_version_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let (secret, _) = open(&directory).make(wanted("ci", Role::Viewer), &alice(Role::Viewer), at(0)).unwrap();
+        let path = directory.path().join(FILE);
+        let now = std::fs::read_to_string(&path).unwrap();
+        let later = now.replacen("\"digest\":", "\"later\": 1, \"digest\":", 1).replacen(
+            "\"name\":",
+            "\"later\": {}, \"name\":",
+            1,
+        );
+        assert_ne!(now, later);
+        canopy_identity::replace(&path, later.as_bytes()).unwrap();
+        assert!(open(&directory).identity(secret.reveal(), at(1)).is_some());
     }
 
     /// Catches a damaged or readable file that is taken for none, and a write that fails and is answered as made.
