@@ -113,6 +113,8 @@ struct KeyCounts {
 struct Node {
     spec: watch::Sender<Arc<NodeSpec>>,
     connections: usize,
+    /// Since when there has been one without a gap; of no use while there is none.
+    since: Monotonic,
     /// A node that left the topology and came back is another one: what still hangs on to the first does not count.
     incarnation: u64,
 }
@@ -326,6 +328,7 @@ impl Controller {
         let new = || Node {
             spec: watch::Sender::new(spec),
             connections: 0,
+            since: Monotonic::START,
             incarnation: self.0.incarnations.fetch_add(1, Ordering::Relaxed),
         };
         Some(nodes.entry(node.to_owned()).or_insert_with(new).spec.subscribe())
@@ -341,6 +344,9 @@ impl Controller {
             incarnation = Some(n.incarnation);
             // Under the lock: one that ends and one that begins at the same time must not be noted in the wrong order.
             let now = self.now();
+            if n.connections == 1 {
+                n.since = now;
+            }
             groups = (n.connections == 1).then(|| {
                 self.write(|d| {
                     let mut groups = d.agent_connected(node);
@@ -358,6 +364,12 @@ impl Controller {
             self.neighbours_reported(node);
         }
         AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
+    }
+
+    /// How long the node's agent has been connected without a gap; `None`: it is not.
+    pub fn agent_connected_for(&self, node: &str) -> Option<Duration> {
+        let since = self.nodes().get(node).filter(|n| n.connections > 0)?.since;
+        Some(self.now().since(since))
     }
 
     fn agent_gone(&self, node: &str, incarnation: Option<u64>) {

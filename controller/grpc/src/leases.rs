@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Memberships that end with the agent of their host: while it holds them, each by a stream, they last; a while after the last stream they end.
 //!
+//! None ends unless the agent of the host's edge has been connected all that while. If that is gone, too, then it may be this controller
+//! that is cut off, from a rack or from the whole fabric, whose data flows and whose processes live. A receiver that is dead is then left to
+//! the stall policy, which judges by what the edge sees of it.
+//!
 //! Whether a membership has a lease is in its record, so that a controller that starts knows which ones to wait for. The agent of a node
 //! has the leases of its hosts' processes itself: its memberships have none here.
 
@@ -8,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use canopy_controller_actor::events::Code;
 use canopy_controller_actor::{CommandError, Controller, Order};
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::{Command, DomainError};
@@ -47,6 +52,8 @@ struct Lease {
     is_watched: bool,
     /// The membership ends at this moment: nothing can hold it.
     ending: bool,
+    /// It has outlasted its grace, because the edge's agent was gone.
+    is_postponed: bool,
 }
 
 /// A stream's part in a lease, or that of a join in progress.
@@ -82,7 +89,7 @@ impl Leases {
                     match leases.check(&key, was_paused) {
                         Due::Never => {}
                         Due::At(due) => left.push((due, key)),
-                        Due::Now => match leases.end(&key).await {
+                        Due::Now(since) => match leases.end(&key, since).await {
                             true => {}
                             false => left.push((Instant::now() + grace, key)),
                         },
@@ -98,6 +105,7 @@ impl Leases {
     /// whole grace runs again.
     fn check(&self, key: &Key, was_paused: bool) -> Due {
         let (group, host) = key;
+        let edge_is_there_for = self.edge(host).and_then(|edge| self.0.controller.agent_connected_for(&edge));
         let mut state = self.lock();
         let Some(lease) = state.get_mut(key) else { return Due::Never };
         let now = Instant::now();
@@ -108,16 +116,33 @@ impl Leases {
         if was_paused {
             lease.released = Some(now);
         }
-        let due = lease.released.unwrap_or(now) + self.0.grace;
+        let grace = self.0.grace;
+        let due = lease.released.unwrap_or(now) + grace;
         if due > now {
             return Due::At(due);
         }
-        if !self.0.controller.read(|domain| domain.has_lease(group, host)) {
+        let Some(since) = self.0.controller.read(|domain| domain.lease(group, host)) else {
             state.remove(key);
             return Due::Never;
+        };
+        let left = grace.saturating_sub(edge_is_there_for.unwrap_or_default());
+        if !left.is_zero() {
+            if !std::mem::replace(&mut lease.is_postponed, true) {
+                tracing::warn!(
+                    group,
+                    host,
+                    "keeps the membership of a host whose agent is gone: the agent of its edge is, or was, gone with it"
+                );
+            }
+            return Due::At(now + left);
         }
         lease.ending = true;
-        Due::Now
+        Due::Now(since)
+    }
+
+    /// The node that `host` is attached to.
+    fn edge(&self, host: &str) -> Option<String> {
+        self.0.controller.read(|domain| domain.edge(host).map(str::to_owned))
     }
 
     /// Holds the lease of a membership until the result is dropped; a join holds the one that it is about to begin.
@@ -137,18 +162,24 @@ impl Leases {
             return Err(Status::resource_exhausted(what));
         }
         lease.streams += 1;
+        lease.is_postponed = false;
         drop(state);
         Ok(Hold { key, leases: self.clone() })
     }
 
-    /// Ends a membership; false if that fails, and is to be tried again after another grace.
-    async fn end(&self, (group, host): &Key) -> bool {
-        let command = Command::DeleteMember { group: group.clone(), host: host.clone() };
+    /// Ends the membership that began at `since`, as an eviction, so that its process receives the reason if it lives; false if that fails, and
+    /// is to be tried again after another grace.
+    async fn end(&self, (group, host): &Key, since: u32) -> bool {
+        let reason = format!("{host}: no agent of the host has held the membership for {:?}", self.0.grace);
+        let command = Command::EvictMember { group: group.clone(), host: host.clone(), since, reason: reason.clone() };
         let ended = self.0.controller.carry_out(Order::new(command, Principal::default())).await;
         let mut state = self.lock();
         match ended {
             Ok(_) => {
-                tracing::info!(group, host, grace = ?self.0.grace, "ended a membership: the agent of its host is gone")
+                tracing::info!(group, host, grace = ?self.0.grace, "ended a membership: the agent of its host is gone");
+                let edge = self.edge(host);
+                let events = self.0.controller.events();
+                events.note(Code::MemberEvicted, edge.as_deref(), Some(group), format!("group {group}: {reason}"));
             }
             Err(CommandError::Domain(DomainError::NotFound { .. }) | CommandError::Stopping) => {}
             Err(error) => {
@@ -199,8 +230,8 @@ enum Due {
     Never,
     /// To be asked again then.
     At(Instant),
-    /// It ends.
-    Now,
+    /// The membership of this epoch ends.
+    Now(u32),
 }
 
 /// Whether this process did not run for a while, such as a machine that was paused.

@@ -9,6 +9,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
 use axum::response::{Html, IntoResponse, Response};
 use canopy_controller_actor::Controller;
 use canopy_controller_core::GroupFilter;
+use canopy_controller_core::condition::ConditionReason;
 use canopy_controller_core::health::Problem;
 use canopy_controller_core::problem::Severity;
 use canopy_controller_core::view::{GroupView, NodeView};
@@ -123,7 +124,12 @@ fn node_table(html: &mut String, nodes: &[NodeView]) {
     );
     for n in nodes.iter().take(MAX_ROWS) {
         let (name, s) = (Escaped(&n.name), &n.status);
-        let (class, agent) = if s.connected { ("ok", "connected") } else { ("bad", "not connected") };
+        let is_restarting = s.conditions.iter().any(|c| c.reason == ConditionReason::Restarting);
+        let (class, agent) = match (s.connected, is_restarting) {
+            (true, _) => ("ok", "connected"),
+            (false, true) => ("wait", "restarting"),
+            (false, false) => ("bad", "not connected"),
+        };
         let applied = s.observed_generation.map_or_else(|| "-".into(), |g| g.to_string());
         let synced = if s.observed_generation == Some(n.spec.generation) { "ok" } else { "wait" };
         _ = write!(

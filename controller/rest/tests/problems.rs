@@ -84,6 +84,8 @@ async fn the_status_counts_and_names_causes_and_follows_what_changes() {
     let list = api.get("/api/v1/problems?kind=node&name=n1").await.json();
     assert!(names(&list).contains(&("AgentSilent".into(), "n1".into())), "{list}");
     drop(connection);
+    let page = api.get("/plain").await.text;
+    assert!(page.contains("restarting") && page.contains("not connected"), "{page}");
 
     // A node that leaves the topology has no problems.
     assert_eq!(api.delete("/api/v1/groups/g1").await.status, 204);

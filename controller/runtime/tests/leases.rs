@@ -8,7 +8,7 @@ use std::path::Path;
 
 use canopy_control::pb::{HoldMembershipRequest, HoldMembershipResponse, JoinRequest, LeaveRequest, Role};
 use serde_json::{Value, json};
-use support::{Controller, DEADLINE, LAB};
+use support::{Agent, Controller, DEADLINE, LAB};
 use tonic::{Code, Status, Streaming};
 
 const UID: u32 = 1000;
@@ -45,6 +45,20 @@ async fn gone(controller: &Controller, host: &str) {
     }
 }
 
+/// Waits for an event of this node; its place in the journal.
+async fn noted(controller: &Controller, code: &str, node: &str) -> u64 {
+    let end = tokio::time::Instant::now() + DEADLINE;
+    loop {
+        let events = controller.get(&["events", "--node", node]).await;
+        let found = events["items"].as_array().unwrap().iter().find(|event| event["code"] == code);
+        if let Some(event) = found {
+            return event["sequence"].as_u64().unwrap();
+        }
+        assert!(tokio::time::Instant::now() < end, "no {code} of {node}: {events}");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Who made the membership of `host`.
 async fn written_by(controller: &Controller, host: &str) -> Value {
     let list = controller.get(&["members", "-g", "g1"]).await;
@@ -52,12 +66,17 @@ async fn written_by(controller: &Controller, host: &str) -> Value {
     list["items"].as_array().unwrap().iter().find(of_host).unwrap()["metadata"]["writtenBy"].clone()
 }
 
-/// With three hosts of receivers that are no members.
+/// The agent of a node, until it ends with the controller.
+async fn agent(controller: &Controller, node: &str) {
+    Agent::connect(controller, node, None).await.unwrap().apply_all();
+}
+
+/// With four hosts of receivers that are no members, r5 at n1 and the others at n2.
 async fn start(dir: &Path) -> Controller {
     let host = |n: u8| format!("    - {{name: r{n}, prefix: \"2001:db8:{n}0::/64\", address: \"2001:db8:{n}0::1\"}}\n");
     let link = |n: u8| format!("    - {{a: n2/eth{n}0, b: r{n}/eth0}}\n");
-    let more = [3, 4];
-    let (hosts, links): (String, String) = (more.map(host).concat(), more.map(link).concat());
+    let hosts = [3, 4, 5].map(host).concat();
+    let links = format!("{}{}", [3, 4].map(link).concat(), link(5).replace("n2", "n1"));
     let lab = LAB.replace("  links:\n", &format!("{hosts}  links:\n{links}"));
     let controller = Controller::start(dir).await;
     controller.apply(&lab).await.unwrap();
@@ -70,6 +89,7 @@ async fn start(dir: &Path) -> Controller {
 async fn a_membership_ends_a_while_after_the_last_stream_that_held_it() {
     let dir = tempfile::tempdir().unwrap();
     let controller = start(dir.path()).await;
+    agent(&controller, "n2").await;
     join(&controller, "r2", 17, true).await;
     join(&controller, "r3", 18, true).await;
     join(&controller, "r4", 19, false).await;
@@ -91,6 +111,27 @@ async fn a_membership_ends_a_while_after_the_last_stream_that_held_it() {
     controller.stop().await;
 }
 
+/// Catches a controller that is cut off, and ends what it cannot reach; and a process that does not learn that its membership ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_membership_lasts_while_the_agent_of_its_edge_is_gone_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = start(dir.path()).await;
+    agent(&controller, "n1").await;
+    join(&controller, "r3", 18, true).await;
+    join(&controller, "r5", 19, true).await;
+    gone(&controller, "r5").await;
+    agent(&controller, "n2").await;
+    gone(&controller, "r3").await;
+    let r5 = noted(&controller, "MemberEvicted", "n1").await;
+    let connected = noted(&controller, "AgentConnected", "n2").await;
+    let r3 = noted(&controller, "MemberEvicted", "n2").await;
+    assert!(r5 < connected && connected < r3, "{r5} {connected} {r3}");
+    let group = controller.get(&["groups", "g1"]).await;
+    let evicted = group["status"]["evicted"].as_array().unwrap().iter().map(|e| e["host"].as_str().unwrap());
+    assert_eq!(evicted.collect::<Vec<_>>(), ["r5", "r3"], "{group}");
+    controller.stop().await;
+}
+
 /// Catches a controller that forgets which memberships have leases, and one that ends those of agents that come back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_starts_waits_for_the_agents_of_its_members() {
@@ -105,6 +146,7 @@ async fn a_controller_that_starts_waits_for_the_agents_of_its_members() {
     assert_eq!(stopped.code(), Code::Unavailable, "{stopped}");
 
     let controller = Controller::start(dir.path()).await;
+    agent(&controller, "n2").await;
     assert_eq!(members(&controller).await, ["r1", "r2", "r3", "s1"]);
     let _held = hold(&controller, "r2").await.unwrap();
     gone(&controller, "r3").await;

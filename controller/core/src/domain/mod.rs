@@ -595,7 +595,18 @@ impl Domain {
 
     /// Whether `host` is a member whose membership ends when its agent is gone.
     pub fn has_lease(&self, group: &str, host: &str) -> bool {
-        self.state.groups.get(group).and_then(|g| g.members.get(host)).is_some_and(|m| m.lease)
+        self.lease(group, host).is_some()
+    }
+
+    /// Epoch in which `host` joined; `None` unless it is a member whose membership ends when its agent is gone.
+    pub fn lease(&self, group: &str, host: &str) -> Option<u32> {
+        self.state.groups.get(group)?.members.get(host).filter(|m| m.lease).map(|m| m.since)
+    }
+
+    /// The node that `host` is attached to.
+    pub fn edge(&self, host: &str) -> Option<&str> {
+        let network = &self.state.topology.as_ref()?.network;
+        Some(network.name(network.host(host)?.node))
     }
 
     /// Group and host of every membership of [`Domain::has_lease`]; goes through all members, for the start.

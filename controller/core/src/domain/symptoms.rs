@@ -27,7 +27,7 @@ use crate::health::{ProblemKey, Symptom};
 use crate::member::Member;
 use crate::plan::GroupPlan;
 use crate::problem::{Object, ObjectKind, ProblemCode as Code};
-use crate::resource::{Group, GroupState, Node, Stall, Step};
+use crate::resource::{Group, GroupState, Node, RestartState, Stall, Step};
 use crate::status::{assess, percent};
 use crate::threshold::Bound;
 use crate::view::NodeProgress;
@@ -220,7 +220,8 @@ impl Symptoms<'_> {
         for (p, at) in in_force {
             let node = &self.state.nodes[at];
             if !crate::status::is_confirmed(p.observed_generation, p.desired_generation, node.spec.generation) {
-                waiting.push(p.node.as_str());
+                let is_restarting = matches!(&node.restart, Some(r) if r.state != RestartState::Away);
+                waiting.push(format!("{}{}", p.node, if is_restarting { ", whose agent restarts" } else { "" }));
                 waiting_for.extend(self.of_agent(&p.node));
                 waiting_for.push(ProblemKey::new(Code::NodeBehind, Object::Node(p.node.clone())));
             }
@@ -234,7 +235,7 @@ impl Symptoms<'_> {
             }
         }
         if !waiting.is_empty() {
-            let evidence = format!("not confirmed by {}", waiting.join(", "));
+            let evidence = format!("not confirmed by {}", waiting.join("; "));
             all.push(symptom(Code::GroupNotProgrammed, object(), evidence, waiting_for));
         }
         if let Some(first) = errors.first() {

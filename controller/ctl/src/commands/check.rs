@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::rows::is_restarting;
 use crate::cli::{CheckArgs, CheckOutput};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -269,8 +270,13 @@ impl Domain {
 }
 
 fn agents(nodes: &[NodeResource]) -> Check {
-    let wrong: Vec<String> = nodes.iter().filter(|n| !n.status.connected).map(|n| clean(&n.metadata.name)).collect();
-    AGENTS.none_of(&wrong, "all are connected".to_owned(), "not connected")
+    let gone = nodes.iter().filter(|n| !n.status.connected);
+    let (back, wrong): (Vec<&NodeResource>, Vec<&NodeResource>) = gone.partition(|n| is_restarting(n));
+    let names = |nodes: &[&NodeResource]| nodes.iter().map(|n| clean(&n.metadata.name)).collect::<Vec<_>>();
+    match wrong.is_empty() && !back.is_empty() {
+        true => AGENTS.unknown(&format!("restart at the moment: {}", names(&back).join(", "))),
+        false => AGENTS.none_of(&names(&wrong), "all are connected".to_owned(), "not connected"),
+    }
 }
 
 /// Of the nodes whose agents are connected: the others are counted already.
@@ -392,10 +398,18 @@ mod tests {
         assert_eq!(nodes(json!({"observedTerm": 2})), ["sync Fails: not as desired: n2"]);
         let error = json!([{"kind": "route", "name": "x", "group": null, "detail": "gone"}]);
         assert_eq!(nodes(json!({"errors": error})), ["sync Fails: not as desired: n2"]);
+        let restarting = json!({"type": "Connected", "status": "Unknown", "reason": "Restarting", "message": ""});
         assert_eq!(
             nodes(json!({"connected": false})),
             [
                 "agents Fails: not connected: n2",
+                "links CannotBeChecked: the agents that probe some of them are not connected: n2"
+            ]
+        );
+        assert_eq!(
+            nodes(json!({"connected": false, "conditions": [restarting]})),
+            [
+                "agents CannotBeChecked: restart at the moment: n2",
                 "links CannotBeChecked: the agents that probe some of them are not connected: n2"
             ]
         );

@@ -157,10 +157,14 @@ fn silenced(silence: &SilenceResource) -> String {
     }
 }
 
+/// Whether its agent is gone and to be back soon.
+pub(super) fn is_restarting(node: &NodeResource) -> bool {
+    node.status.conditions.iter().any(|condition| condition.reason == ConditionReason::Restarting)
+}
+
 /// Whether its agent is connected, or is to be back soon.
 pub(super) fn connection(node: &NodeResource) -> String {
-    let is_restarting = node.status.conditions.iter().any(|condition| condition.reason == ConditionReason::Restarting);
-    if is_restarting { "Restarting".to_owned() } else { text(node.status.connected) }
+    if is_restarting(node) { "Restarting".to_owned() } else { text(node.status.connected) }
 }
 
 impl Row for NodeResource {

@@ -99,8 +99,9 @@ function statesOf(group: Group, problems: readonly Problem[]): Map<string, State
   const states = new Map<string, State[]>();
   const add = (name: string, state: State) => states.set(name, [...(states.get(name) ?? []), state]);
   for (const progress of group.status.nodes) {
-    if (!progress.connected || progress.errors.length) add(progress.node, "failed");
-    else if ((progress.observedGeneration ?? 0) < progress.desiredGeneration) add(progress.node, "pending");
+    if (progress.errors.length) add(progress.node, "failed");
+    // While its agent restarts a node forwards; once it stays away there is a problem, which has a severity.
+    else if (!progress.connected || (progress.observedGeneration ?? 0) < progress.desiredGeneration) add(progress.node, "pending");
   }
   for (const host of group.status.probing ?? []) add(host, "pending");
   const ports = new Set(group.status.tree.flatMap((n) => [n.upstreamPort, ...n.branches.map((b) => b.port)].map((port) => `${n.node}/${port}`)));

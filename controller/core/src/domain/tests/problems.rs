@@ -315,6 +315,15 @@ fn a_node_that_is_connected_and_behind_is_named() {
     let symptoms = of_group(&w);
     let group = symptoms.iter().find(|s| s.key == group_key(Code::GroupNotProgrammed)).unwrap();
     assert!(group.evidence.contains("leaf2") && group.causes.contains(&waiting[0].key), "{group:?}");
+    let is_restart = |w: &World| {
+        let of = of_group(w).into_iter().find(|s| s.key == group_key(Code::GroupNotProgrammed));
+        of.unwrap().evidence.contains("leaf2, whose agent restarts")
+    };
+    assert!(!is_restart(&w));
+    w.domain.agent_gone("leaf2", instant(S));
+    assert!(is_restart(&w));
+    w.domain.expire_restarts(instant(20 * S));
+    assert!(!is_restart(&w));
 }
 
 #[test]
