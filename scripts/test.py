@@ -5,17 +5,22 @@
 Usage: scripts/test.py              all stages
        scripts/test.py STAGE...     some of them: `unit` and `e2e` need a build, the others are make targets
 
+The end-to-end tests wait for most of their time, so that two of their programs run at once, each in labs of its own; what one
+prints appears when it has ended.
+
 All Rust tests come from one `cargo test --workspace` build: another selection of packages enables other features of the
 dependencies and would build half of the tree again. A stage that fails does not end the run, except that nothing runs after
 a failed `tools` or `build`; what did not run is named in the table and fails the run.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -35,6 +40,8 @@ STAGES = [
     ("e2e", None, False),
 ]
 E2E_PACKAGE = "canopy-e2e"
+# Programs of end-to-end tests that run at once.
+E2E_AT_ONCE = 2
 # Python tools are in the project's own environment.
 os.environ["PATH"] = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
 RUST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
@@ -49,6 +56,7 @@ class Stage:
     def __init__(self, name):
         self.name, self.passed, self.failed, self.skipped, self.seconds = name, 0, 0, 0, 0.0
         self.state, self.failures = "not run", []
+        self.lock = threading.Lock()
 
     def count(self, line):
         """Reads one line of a test runner's output."""
@@ -66,13 +74,29 @@ class Stage:
 
     def run(self, command, cwd=ROOT, env=None):
         """Runs a command, shows its output, counts its tests; returns whether it succeeded."""
-        process = subprocess.Popen(
-            command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-        )
+        process = start(command, cwd, env)
         for line in process.stdout:
             print(line, end="", flush=True)
             self.count(line)
         return process.wait() == 0
+
+    def run_quietly(self, title, command, cwd, env):
+        """The same from one of several threads: shows the output at the end, below the title."""
+        process = start(command, cwd, env)
+        lines = list(process.stdout)
+        code = process.wait()
+        with self.lock:
+            print(title, *lines, sep="", flush=True)
+            for line in lines:
+                self.count(line)
+        return code == 0
+
+
+def start(command, cwd, env):
+    """A process whose output is read."""
+    return subprocess.Popen(
+        command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
 
 
 def test_programs():
@@ -91,20 +115,23 @@ def test_programs():
 
 def run_tests(stage, e2e):
     """Every test program of the end-to-end package, or of all others and the documentation tests."""
-    ok = True
-    for package, target, kind, program, directory in sorted(test_programs()):
-        if (package == E2E_PACKAGE) != e2e:
-            continue
-        print(f"     Running {package} {kind} {target}", flush=True)
+    def run(of):
+        package, target, kind, program, directory = of
         # As cargo sets it for the programs that it runs.
         env = os.environ | {"CARGO_MANIFEST_DIR": str(directory), "CARGO_PKG_NAME": package}
-        if not stage.run([program], cwd=directory, env=env):
-            ok = False
-            stage.failures.append(f"{package} {target}")
+        title = f"     Running {package} {kind} {target}"
+        print(title, flush=True)
+        if e2e:
+            return stage.run_quietly(f"         Ran {package} {kind} {target}\n", [program], directory, env)
+        return stage.run([program], cwd=directory, env=env)
+
+    programs = [of for of in sorted(test_programs()) if (of[0] == E2E_PACKAGE) == e2e]
+    with concurrent.futures.ThreadPoolExecutor(E2E_AT_ONCE if e2e else 1) as pool:
+        results = list(pool.map(run, programs))
+    stage.failures += [f"{of[0]} {of[1]}" for of, ok in zip(programs, results) if not ok]
     if not e2e and not stage.run(["cargo", "test", "--workspace", "--doc", "--quiet"]):
-        ok = False
         stage.failures.append("documentation tests")
-    return ok
+    return not stage.failures
 
 
 def table(stages):
