@@ -4,6 +4,7 @@
 //! - [`config`]: defaults, files, environment variables and flags, in one dialect; errors name the key and its source.
 //! - [`log`]: format and level of log lines.
 //! - [`notify`]: readiness, watchdog and end, for the service manager.
+//! - [`memory`]: no core dumps, which would have keys.
 //! - [`socket`]: a Unix socket that is never open to others, and that is not taken from a live process.
 //! - [`connection`]: a connection whose caller is known.
 //! - [`signals`]: the signals that end a daemon.
@@ -15,6 +16,7 @@ pub mod clock;
 pub mod config;
 pub mod connection;
 pub mod log;
+pub mod memory;
 pub mod notify;
 pub mod signals;
 pub mod socket;

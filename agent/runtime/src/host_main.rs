@@ -4,5 +4,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    canopy_daemon::memory::keep_private();
     canopy_agent_runtime::host_agent::main("canopy-host-agent", std::env::args_os())
 }

@@ -28,6 +28,7 @@ use clap::Parser;
 use cli::{Cli, Command, Flags};
 
 fn main() -> ExitCode {
+    canopy_daemon::memory::keep_private();
     // It has options of its own.
     if std::env::args_os().nth(1).is_some_and(|mode| mode == "host") {
         return host_agent::main("canopy-agent host", std::env::args_os().skip(1));

@@ -125,7 +125,9 @@ impl IntoResponse for ApiError {
         if self.status.is_server_error() {
             tracing::error!(status = self.status.as_u16(), code = self.code, detail = self.detail, "request failed");
         } else {
-            tracing::debug!(status = self.status.as_u16(), code = self.code, detail = self.detail, errors = ?self.errors, "request refused");
+            // Without the text, which repeats what was sent: that may be a credential in the wrong place.
+            let fields: Vec<&str> = self.errors.iter().map(|error| error.field.as_str()).collect();
+            tracing::debug!(status = self.status.as_u16(), code = self.code, ?fields, "request refused");
         }
         let extensions = Extensions {
             code: self.code.into(),

@@ -94,10 +94,11 @@ fn begin(controller: &Controller, request: &Request) -> Option<Trace> {
     Some(Trace { id, span: traces::drawn()?, arrived: (controller.now(), UnixTime::now()) })
 }
 
-/// What log lines about a request have in common. Neither its query nor its headers: they may have secrets.
+/// What log lines about a request have in common. Nothing that a caller chose: a credential may be anywhere by mistake, also in the path.
 pub(crate) fn span(request: &Request) -> tracing::Span {
     let id = current().map(|id| id.to_string()).unwrap_or_default();
-    tracing::info_span!("request", id, method = %request.method(), path = request.uri().path())
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    tracing::info_span!("request", id, method = %request.method(), route)
 }
 
 /// What a `traceparent` of any version has; a malformed one is as good as none.

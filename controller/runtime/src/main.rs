@@ -97,6 +97,7 @@ enum StoreCommand {
 }
 
 fn main() -> ExitCode {
+    canopy_daemon::memory::keep_private();
     match start(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
