@@ -11,6 +11,7 @@
 
 mod access;
 mod ending;
+mod flows;
 mod leases;
 mod listen;
 mod owners;
@@ -27,12 +28,14 @@ use std::time::Duration;
 
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::membership_service_server::MembershipServiceServer;
+use canopy_control::pb::source_flow_service_server::SourceFlowServiceServer;
 use tokio::sync::watch as state;
 use tonic::transport::{Channel, Server};
 
 use crate::config::HostSocket;
 use access::Access;
 use ending::Ending;
+use flows::SourceFlows;
 use leases::{Leases, Unheld};
 use owners::Owners;
 pub use served::Served;
@@ -96,8 +99,9 @@ impl Hosts {
             unheld.iter().for_each(|unheld| upstream.hold(&unheld.key));
         }
         let access = Arc::new(Access::new(&self.config));
+        let flows = upstream.as_ref().map(|upstream| SourceFlows::new(upstream.flows(), closing.clone()));
         let membership = Membership::new(self.target, &ending, upstream);
-        let socket = Socket { config: self.config, access, membership, on_ready: self.on_ready };
+        let socket = Socket { config: self.config, access, membership, flows, on_ready: self.on_ready };
         let serving = socket.serve(&ending, unheld, &mut closing);
         tokio::select! {
             () = serving => {}
@@ -111,6 +115,8 @@ struct Socket {
     config: HostSocket,
     access: Arc<Access>,
     membership: Membership,
+    /// Of the agent of a host: that of a node has them in no stream.
+    flows: Option<SourceFlows>,
     on_ready: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -130,6 +136,7 @@ impl Socket {
                         .max_concurrent_streams(MAX_STREAMS)
                         .http2_max_header_list_size(MAX_HEADER_BYTES)
                         .add_service(service)
+                        .add_optional_service(self.flows.clone().map(SourceFlowServiceServer::new))
                         .serve_with_incoming_shutdown(incoming, async move { closed(&mut end).await });
                     match served.await {
                         Ok(()) => return,

@@ -10,6 +10,7 @@ use canopy_agent_runtime::config::HostSocket;
 use canopy_agent_runtime::host_socket::{Hosts, Served};
 use canopy_control::pb;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
+use canopy_control::pb::source_flow_service_client::SourceFlowServiceClient;
 use canopy_testkit::agent::{Agent as Controller, Requests};
 use canopy_testkit::controller::soon;
 use tokio::sync::{oneshot, watch};
@@ -123,6 +124,43 @@ async fn the_agent_holds_at_the_controller_what_applications_hold_here() {
     assert_eq!(controller.requests.lock().unwrap().leaves[0].uid, Some(own));
     until(&controller, "the end of the hold", |requests| requests.ended == 2).await;
     agent.stop().await;
+}
+
+/// Catches a pacer that is not given a flow of this host, or an old one, or keeps that of a source which has left.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_flows_of_sources_that_are_held_are_watched() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = tokio::task::block_in_place(|| Controller::start(dir.path()));
+    let flow = |dest_qpn: u32, nodes: &[u8]| {
+        let nodes = nodes.iter().map(|node| vec![*node; 16]).collect();
+        pb::SourceFlow { qpn: 17, peer: vec![0xfd; 16], dest_qpn, nodes }
+    };
+    controller.requests.lock().unwrap().flows = vec![flow(5, &[1, 2]), flow(6, &[2, 3])];
+    let agent = Agent::start(dir.path(), &controller).await;
+    let mut client = application(dir.path()).await;
+    let socket = format!("unix:{}", dir.path().join("r1.sock").display());
+    let channel = Endpoint::from_shared(socket).unwrap().connect().await.unwrap();
+    let mut watching = SourceFlowServiceClient::new(channel);
+    let mut watch = watching.watch_source_flows(pb::WatchSourceFlowsRequest {}).await.unwrap().into_inner();
+    assert_eq!(watch.message().await.unwrap(), Some(pb::WatchSourceFlowsResponse::default()));
+    client.join(joining("r1")).await.unwrap();
+    let _held = hold(&mut client).await;
+    let wanted = pb::WatchSourceFlowsResponse { flows: vec![flow(6, &[])], nodes: vec![vec![2; 16], vec![3; 16]] };
+    soon("the newest flow", async { while watch.message().await.unwrap().as_ref() != Some(&wanted) {} }).await;
+    // One that comes later is given what is known.
+    let mut late = watching.watch_source_flows(pb::WatchSourceFlowsRequest {}).await.unwrap().into_inner();
+    assert_eq!(late.message().await.unwrap(), Some(wanted));
+    client.leave(pb::LeaveRequest { group: "g".into(), host: "r1".into(), uid: None }).await.unwrap();
+    assert_eq!(watch.message().await.unwrap(), Some(pb::WatchSourceFlowsResponse::default()));
+    agent.stop().await;
+    let ended = soon("the end of the watch", async {
+        loop {
+            if let Err(end) = watch.message().await {
+                break end;
+            }
+        }
+    });
+    assert_eq!(ended.await.code(), Code::Unavailable);
 }
 
 /// Catches a refusal of the controller that an application takes for a controller which is away.

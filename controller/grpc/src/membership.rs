@@ -153,10 +153,15 @@ impl MembershipService for Membership {
         let (controller, keys, mut closing) = (self.controller.clone(), self.keys.clone(), self.closing.clone());
         let stream = async_stream::stream! {
             let _hold = hold;
-            let mut is_new = true;
-            while controller.read(|d| d.has_lease(&group, &host)) {
-                if std::mem::take(&mut is_new) {
-                    yield Ok(HoldMembershipResponse {});
+            let mut sent = None;
+            loop {
+                let (is_held, flow) = controller.read(|d| (d.has_lease(&group, &host), d.source_flow(&group, &host)));
+                if !is_held {
+                    break;
+                }
+                if sent.is_none() || (flow.is_some() && sent != Some(flow.clone())) {
+                    sent = Some(flow.clone());
+                    yield Ok(HoldMembershipResponse { flow: flow.map(Into::into) });
                 }
                 tokio::select! {
                     () = changes.changed() => {}

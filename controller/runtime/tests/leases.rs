@@ -181,3 +181,36 @@ async fn a_stream_ends_with_its_membership() {
     assert!(refused.code() == Code::ResourceExhausted && refused.message().contains("r2"), "{refused}");
     controller.stop().await;
 }
+
+/// Catches a source whose host does not receive its flow, and a tree that moves without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stream_of_a_source_has_its_flow() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = start(dir.path()).await;
+    let source = JoinRequest { role: Role::Source.into(), ..joining("s1", 18, true) };
+    let joined = controller.membership().await.join(source).await.unwrap().into_inner();
+    let request = HoldMembershipRequest { group: "g1".into(), host: "s1".into() };
+    let mut stream = controller.membership().await.hold_membership(request).await.unwrap().into_inner();
+    let next = async |stream: &mut Streaming<HoldMembershipResponse>| {
+        let next = tokio::time::timeout(DEADLINE, stream.message()).await.expect("nothing came");
+        next.unwrap().unwrap().flow.unwrap()
+    };
+    let flow = next(&mut stream).await;
+    assert_eq!((flow.qpn, flow.dest_qpn), (18, joined.designated_qpn));
+    assert_eq!(flow.peer, joined.proxy_address);
+    assert_eq!(flow.nodes.len(), 2, "n1 and n2 lead to r1");
+    // r1 leaves, and a receiver at the source's own node is the only one: n2 carries nothing any more.
+    join(&controller, "r5", 19, false).await;
+    controller.ctl(&["delete", "member", "r1", "-g", "g1"]).await.unwrap();
+    let mut left = next(&mut stream).await;
+    while left.nodes.len() > 1 {
+        left = next(&mut stream).await;
+    }
+    assert!(flow.nodes.contains(&left.nodes[0]) && left.dest_qpn == flow.dest_qpn, "{left:?}");
+    // A receiver's stream has none.
+    join(&controller, "r2", 20, true).await;
+    let request = HoldMembershipRequest { group: "g1".into(), host: "r2".into() };
+    let mut receiver = controller.membership().await.hold_membership(request).await.unwrap().into_inner();
+    assert_eq!(receiver.message().await.unwrap(), Some(HoldMembershipResponse::default()));
+    controller.stop().await;
+}

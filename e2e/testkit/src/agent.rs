@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use canopy_control::pb::membership_service_server::{MembershipService, MembershipServiceServer};
 use canopy_control::pb::{
     Evicted, GroupPhase, HoldMembershipRequest, HoldMembershipResponse, JoinRequest, JoinResponse, LeaveRequest,
-    LeaveResponse, WatchGroupRequest, WatchGroupResponse,
+    LeaveResponse, SourceFlow, WatchGroupRequest, WatchGroupResponse,
 };
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
@@ -29,6 +29,8 @@ pub struct Requests {
     pub ended: usize,
     /// Leaves.
     pub leaves: Vec<LeaveRequest>,
+    /// What a hold is answered one after the other, once it is held.
+    pub flows: Vec<SourceFlow>,
 }
 
 /// A hold, until it is given up.
@@ -159,7 +161,9 @@ impl MembershipService for Service {
     ) -> Result<Response<Self::HoldMembershipStream>, Status> {
         self.requests.lock().unwrap().holds.push(request.into_inner());
         let hold = Hold(self.requests.clone());
-        let held = tokio_stream::once(Ok(HoldMembershipResponse {}));
+        let flows = self.requests.lock().unwrap().flows.clone();
+        let held = tokio_stream::once(Ok(HoldMembershipResponse::default()));
+        let held = held.chain(tokio_stream::iter(flows).map(|flow| Ok(HoldMembershipResponse { flow: Some(flow) })));
         let held = held.chain(tokio_stream::pending()).map(move |response| {
             let _until_given_up = &hold;
             response

@@ -6,6 +6,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
+use canopy_e2e::pacer::Pacer;
 use canopy_e2e::{Bed, Running, up_with_host_agents};
 use canopy_host::{Client, Error, JoinOptions};
 use canopy_lab::TransferSpec;
@@ -95,6 +96,8 @@ fn figure_1_with_an_agent_on_every_host() {
     refused_for_another_host(&bed);
     let orphan = application(&bed, "r2");
 
+    let socket = bed.lab.host_socket("s1").display().to_string();
+    let pacer = Pacer::start(&bed.lab, "s1", &["--agent", &socket, "--line-rate", "1G", "--pacing", "none"]).unwrap();
     bed.limit("s1", 60).unwrap();
     let mut spec = TransferSpec {
         timeout: Duration::from_secs(120),
@@ -106,6 +109,17 @@ fn figure_1_with_an_agent_on_every_host() {
     }
     let transfer = bed.lab.start_transfer(spec).unwrap();
     bed.lab.wait("data to be acknowledged", |_| Ok(bed.group("g")?["delivery"]["state"] == "Flowing")).unwrap();
+
+    // The pacer gets the source's queue pair and the nodes of its tree from the agent of its machine.
+    let dest_qpn = bed.group("g").unwrap()["connection"]["designatedQpn"].clone();
+    bed.lab
+        .wait("the pacer to have the source", |_| {
+            let status = pacer.status()?;
+            let is_it = |qp: &Value| qp["origin"] == "agent" && qp["destQpn"] == dest_qpn;
+            Ok(status["qps"].as_array().is_some_and(|qps| qps.iter().any(is_it)) && status["nodes"] == 6)
+        })
+        .unwrap_or_else(|e| panic!("{e:#}: {:?}", pacer.status()));
+    drop(pacer);
 
     // Its agent leaves for an application that is killed, and the others get on.
     kill(Pid::from_raw(transfer.pid("r5").unwrap() as i32), Signal::SIGKILL).unwrap();

@@ -34,6 +34,8 @@ pub(crate) struct Config {
     pub(crate) nodes: Vec<Ipv6Addr>,
     /// File with more nodes, one address per line; read again when it changes.
     pub(crate) nodes_file: Option<PathBuf>,
+    /// Socket of the host's agent, which has the nodes and the queue pairs of sources.
+    pub(crate) agent: Option<PathBuf>,
     /// Maximum rate; the interface's speed by default.
     #[serde(default, deserialize_with = "optional_rate")]
     pub(crate) line_rate: Option<Rate>,
@@ -102,6 +104,7 @@ impl Default for Config {
             interface: String::new(),
             nodes: vec![],
             nodes_file: None,
+            agent: None,
             line_rate: None,
             min_rate: None,
             rtt: Duration::from_millis(10),
@@ -124,6 +127,9 @@ impl Settings for Config {
         }
         if self.nodes.len() > MAX_NODES {
             faults.push("nodes", format!("{} nodes: use at most {MAX_NODES}", self.nodes.len()));
+        }
+        if let Some(agent) = &self.agent {
+            faults.check("agent", socket::check_path(agent));
         }
         if self.rtt.is_zero() || self.rtt > MAX_RTT {
             faults.push("rtt", format!("{:?} is out of range: use 1ns to 10s", self.rtt));
@@ -163,7 +169,12 @@ mod tests {
         let whole: String =
             example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect();
         let config = read(&whole).unwrap();
-        assert!(config.nodes_file.is_some() && config.line_rate.is_some() && config.min_rate.is_some());
+        assert!(
+            config.agent.is_some()
+                && config.nodes_file.is_some()
+                && config.line_rate.is_some()
+                && config.min_rate.is_some()
+        );
         assert!(config.metrics.listen.is_some());
         let keys = |text: &str| {
             let table: toml::Table = text.parse().unwrap();
@@ -178,6 +189,7 @@ mod tests {
         assert!(read("").unwrap_err().starts_with("interface (from the defaults): must be set"));
         for (text, key) in [
             ("nodes = 'x'", "nodes"),
+            ("agent = 'host.sock'", "agent"),
             ("line_rate = '1P'", "line_rate"),
             ("line_rate = '1G'\nmin_rate = '2G'", "min_rate"),
             ("rtt = '0s'", "rtt"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The task that owns the engine and the kernel state. It wakes for notifications, requests, timeouts and ticks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,15 @@ use anyhow::{Context, bail};
 use canopy_control::pb::{self, PacingCause as Cause};
 use canopy_daemon::notify::Notifier;
 use canopy_model::ids::Qpn;
+use canopy_model::member::SourceFlow;
 use canopy_units::{Monotonic, Rate, UnixTime};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use crate::agent::Given;
 use crate::bpf::{COUNTERS, Notice, Notices, Sightings};
 use crate::clock::monotonic;
-use crate::engine::{Change, Engine, Open, OpenError, Origin};
+use crate::engine::{Change, Engine, Flow, Open, OpenError, Origin};
 use crate::hook::{self, Hook};
 use crate::kernel::Kernel;
 use crate::learn::{Rules, learn};
@@ -44,6 +47,8 @@ pub(crate) struct Daemon {
     pub(crate) notices: Notices,
     pub(crate) sightings: Sightings,
     pub(crate) requests: mpsc::Receiver<Request>,
+    /// From the agent of the host, if there is one.
+    pub(crate) given: mpsc::Receiver<Given>,
     pub(crate) nodes: Nodes,
     pub(crate) hook: Option<Hook>,
     pub(crate) rules: Rules,
@@ -71,7 +76,7 @@ impl Daemon {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut watchdog = self.notifier.alive_interval().map(interval);
         let mut batch = Vec::with_capacity(BATCH);
-        let given = self.nodes.given();
+        let given = self.nodes.all();
         self.trust(given);
         loop {
             let due = self.engine.poll_timeout();
@@ -89,6 +94,7 @@ impl Daemon {
                     let request = request.context("the channel of requests was closed")?;
                     self.answer(request, watchers).await;
                 }
+                Some(given) = self.given.recv() => self.take(given),
                 () = wait(due) => self.engine.timeout(monotonic()),
                 seen = self.sightings.recv() => {
                     let seen = seen.context("the reader of the flows ended")??;
@@ -127,6 +133,20 @@ impl Daemon {
             hook.counters().into_iter().for_each(|(name, value)| tally.set(name, value));
         }
         Ok(())
+    }
+
+    /// Takes a report of the host's agent.
+    fn take(&mut self, Given { flows, nodes }: Given) {
+        match self.nodes.set_of_agent(nodes) {
+            Some(Ok(nodes)) => self.trust(nodes),
+            Some(Err(error)) => tracing::error!(error, "agent: the last good list of nodes stays in force"),
+            None => {}
+        }
+        let flow = |flow: &SourceFlow| (flow.qpn, Flow { peer: flow.peer, qpn: flow.dest_qpn.get() });
+        let flows: BTreeMap<Qpn, Flow> = flows.iter().map(flow).collect();
+        for (qpn, why) in self.engine.open_of_agent(&flows, monotonic()) {
+            tracing::warn!(%qpn, ?why, "agent: a source's queue pair cannot be paced");
+        }
     }
 
     fn trust(&mut self, nodes: std::collections::BTreeSet<std::net::Ipv6Addr>) {

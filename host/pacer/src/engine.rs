@@ -31,6 +31,8 @@ pub enum Origin {
     Registered,
     /// Learned from its packets.
     Learned,
+    /// A source of a group, from the agent of the host.
+    Agent,
 }
 
 /// The source of an RTT.
@@ -181,6 +183,29 @@ impl Engine {
         }
         let rtt_from = if open.rtt.is_some() { RttFrom::Given } else { RttFrom::Assumed };
         self.set(qpn, flow, spec, (origin, rtt_from), Cause::Open, now).map_err(OpenError::Refused)
+    }
+
+    /// Opens the queue pairs of the host's sources, and closes those that the agent had before and has no more. What an application or an
+    /// operator registered stays as it is. Returns those that could not be opened.
+    pub fn open_of_agent(&mut self, flows: &BTreeMap<Qpn, Flow>, now: Monotonic) -> Vec<(Qpn, OpenError)> {
+        let is_of_agent = |live: &Live| live.origin == Origin::Agent;
+        let had: Vec<Qpn> = self.live.iter().filter(|(_, live)| is_of_agent(live)).map(|(qpn, _)| *qpn).collect();
+        for qpn in had {
+            if self.live.get(&qpn).map(|live| &live.flow) != flows.get(&qpn) {
+                self.close(qpn, now);
+            }
+        }
+        let mut refused = Vec::new();
+        for (qpn, flow) in flows {
+            if self.live.get(qpn).is_some_and(|live| live.origin != Origin::Learned) {
+                continue;
+            }
+            let open = Open { qpn: *qpn, flow: *flow, line: None, min: None, rtt: None };
+            if let Err(error) = self.open(open, Origin::Agent, now) {
+                refused.push((*qpn, error));
+            }
+        }
+        refused
     }
 
     /// Sets the measured RTT of a queue pair, unless its RTT is configured.

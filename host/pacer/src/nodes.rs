@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The nodes whose Long-haul CNPs are accepted: from the command line, and from a file that may change.
+//! The nodes whose Long-haul CNPs are accepted: from the command line, from a file that may change, and from the host's agent.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,16 +19,39 @@ pub(crate) struct Nodes {
     file: Option<PathBuf>,
     /// The content of the file when it was last read, valid or not.
     last: Option<Result<String, String>>,
+    /// Those of the file, as it was valid last.
+    listed: BTreeSet<Ipv6Addr>,
+    of_agent: BTreeSet<Ipv6Addr>,
 }
 
 impl Nodes {
     pub(crate) fn new(given: BTreeSet<Ipv6Addr>, file: Option<PathBuf>) -> Self {
-        Self { given, file, last: None }
+        Self { given, file, last: None, listed: BTreeSet::new(), of_agent: BTreeSet::new() }
     }
 
-    /// Those of the command line.
-    pub(crate) fn given(&self) -> BTreeSet<Ipv6Addr> {
-        self.given.clone()
+    /// All of them.
+    pub(crate) fn all(&self) -> BTreeSet<Ipv6Addr> {
+        self.given.iter().chain(&self.listed).chain(&self.of_agent).copied().collect()
+    }
+
+    /// Takes those of the host's agent; all nodes, if they differ from those of before.
+    ///
+    /// # Errors
+    /// Too many; the last good list stays in force.
+    pub(crate) fn set_of_agent(&mut self, nodes: BTreeSet<Ipv6Addr>) -> Option<Result<BTreeSet<Ipv6Addr>, String>> {
+        let before = std::mem::replace(&mut self.of_agent, nodes);
+        if before == self.of_agent {
+            return None;
+        }
+        let all = self.all();
+        if all.len() > MAX_NODES {
+            self.of_agent = before;
+            return Some(Err(format!(
+                "{} nodes with those of the agent: at most {MAX_NODES} are supported",
+                all.len()
+            )));
+        }
+        Some(Ok(all))
     }
 
     /// All nodes, if they differ from those of the last call.
@@ -41,16 +64,21 @@ impl Nodes {
         if self.last.as_ref() == Some(&text) {
             return None;
         }
-        let nodes = text.clone().and_then(|text| {
+        let listed = text.clone().and_then(|text| {
             let listed = parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-            let nodes: BTreeSet<_> = self.given.union(&listed).copied().collect();
-            if nodes.len() > MAX_NODES {
-                return Err(format!("{}: {} nodes: use at most {MAX_NODES}", path.display(), nodes.len()));
+            let others = self.given.union(&self.of_agent).filter(|node| !listed.contains(node)).count();
+            match listed.len() + others {
+                count if count > MAX_NODES => {
+                    Err(format!("{}: {count} nodes: use at most {MAX_NODES}", path.display()))
+                }
+                _ => Ok(listed),
             }
-            Ok(nodes)
         });
         self.last = Some(text);
-        Some(nodes)
+        Some(listed.map(|listed| {
+            self.listed = listed;
+            self.all()
+        }))
     }
 }
 
@@ -99,5 +127,24 @@ mod tests {
         assert!(nodes.changed().is_none());
         fs::write(&path, "fcff::1\n").unwrap();
         assert!(nodes.changed().unwrap().is_ok());
+    }
+
+    /// Catches nodes of one source that are lost with those of another, and a list that is too long and in force.
+    #[test]
+    fn nodes_of_the_agent_are_added_to_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("nodes");
+        fs::write(&path, "fcff::1").unwrap();
+        let mut nodes = Nodes::new(BTreeSet::from([Ipv6Addr::LOCALHOST]), Some(path.clone()));
+        let of_agent = |of: &[u16]| of.iter().map(|n| Ipv6Addr::new(0xfcff, 0, 0, 0, 0, 0, 1, *n)).collect();
+        assert_eq!(nodes.set_of_agent(of_agent(&[1, 2])).unwrap().unwrap().len(), 3);
+        assert!(nodes.set_of_agent(of_agent(&[1, 2])).is_none());
+        assert_eq!(nodes.changed().unwrap().unwrap().len(), 4);
+        fs::write(&path, "fcff::1\nfcff::2").unwrap();
+        assert_eq!(nodes.changed().unwrap().unwrap().len(), 5);
+        let many: Vec<u16> = (0..MAX_NODES as u16).collect();
+        assert!(nodes.set_of_agent(of_agent(&many)).unwrap().unwrap_err().contains("at most"));
+        assert_eq!(nodes.all().len(), 5);
+        assert_eq!(nodes.set_of_agent(of_agent(&[])).unwrap().unwrap().len(), 3);
     }
 }

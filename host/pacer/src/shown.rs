@@ -18,6 +18,7 @@ pub(crate) fn show(qpn: Qpn, live: &Live, now: Monotonic) -> pb::PacedQp {
     let origin = match live.origin {
         Origin::Registered => pb::QpOrigin::Registered,
         Origin::Learned => pb::QpOrigin::Learned,
+        Origin::Agent => pb::QpOrigin::Agent,
     };
     pb::PacedQp {
         qpn: qpn.get(),

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Host membership: joining, and the group's phase.
 
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+
 use canopy_model::FieldError;
 use canopy_model::ids::{Psn, Qpn, check_name};
-use canopy_model::member::{Connection, LateStart, MemberSpec, Role};
+use canopy_model::member::{Connection, LateStart, MemberSpec, Role, SourceFlow};
 use canopy_model::status::GroupPhase;
 
-use crate::field::{address, octets, optional_address, optional_octets, within};
+use crate::field::{address, each, octets, optional_address, optional_octets, within};
 use crate::pb;
 
 /// Group name and membership.
@@ -93,6 +96,39 @@ impl From<&Connection> for pb::JoinResponse {
             write_length: c.write_length,
             session: c.session,
         }
+    }
+}
+
+impl From<SourceFlow> for pb::SourceFlow {
+    fn from(flow: SourceFlow) -> Self {
+        Self {
+            qpn: flow.qpn.get(),
+            peer: octets(flow.peer),
+            dest_qpn: flow.dest_qpn.get(),
+            nodes: flow.nodes.into_iter().map(octets).collect(),
+        }
+    }
+}
+
+impl TryFrom<pb::SourceFlow> for SourceFlow {
+    type Error = FieldError;
+    fn try_from(wire: pb::SourceFlow) -> Result<Self, FieldError> {
+        let nodes = wire.nodes.iter().enumerate().map(|(i, node)| address(&format!("nodes[{i}]"), node));
+        Ok(Self {
+            qpn: Qpn::new("qpn", wire.qpn.into())?,
+            peer: address("peer", &wire.peer)?,
+            dest_qpn: Qpn::new("dest_qpn", wire.dest_qpn.into())?,
+            nodes: nodes.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The flows, and the nodes that carry any of them.
+impl TryFrom<pb::WatchSourceFlowsResponse> for (Vec<SourceFlow>, BTreeSet<Ipv6Addr>) {
+    type Error = FieldError;
+    fn try_from(wire: pb::WatchSourceFlowsResponse) -> Result<Self, FieldError> {
+        let nodes = wire.nodes.iter().enumerate().map(|(i, node)| address(&format!("nodes[{i}]"), node));
+        Ok((each("flows", wire.flows)?, nodes.collect::<Result<_, _>>()?))
     }
 }
 

@@ -96,6 +96,19 @@ impl MemberSpec {
     }
 }
 
+/// How the packets of a source leave its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFlow {
+    /// The queue pair at the host.
+    pub qpn: Qpn,
+    /// The group's Proxy Address.
+    pub peer: Ipv6Addr,
+    /// The Designated QPN.
+    pub dest_qpn: Qpn,
+    /// Addresses of the nodes that carry it, in order: of the tree in force, and of one that is made beside it.
+    pub nodes: Vec<Ipv6Addr>,
+}
+
 /// Configuration of a member's QP: the remote side of one ordinary RC connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

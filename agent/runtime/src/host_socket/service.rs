@@ -181,7 +181,7 @@ impl MembershipService for Membership {
         self.owners.check(&key, caller.uid)?;
         let ending = Arc::clone(&self.ending);
         let hold = self.leases.hold(key, move |unheld| ending.schedule(unheld))?;
-        let held = tokio_stream::once(Ok(pb::HoldMembershipResponse {}));
+        let held = tokio_stream::once(Ok(pb::HoldMembershipResponse::default()));
         let ended = tokio_stream::StreamExt::chain(held, ends(hold, self.closing.clone()));
         Ok(Response::new(Box::pin(ended)))
     }
@@ -244,7 +244,7 @@ fn check_names(group: &str, host: &str) -> Result<(), Status> {
     checked.map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
-fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
+pub(super) fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     let caller = request.extensions().get::<Caller>();
     let caller = caller.ok_or_else(|| Status::internal("the kernel did not report the credentials of the caller"))?;
     caller.check()?;

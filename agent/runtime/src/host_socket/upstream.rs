@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Leases that the agent of a host holds at the controller, one stream for each that processes hold here: when the machine is gone, the
-//! controller ends its memberships. While it runs, the agent itself leaves for processes that have ended.
+//! controller ends its memberships. While it runs, the agent itself leaves for processes that have ended. The same streams bring how the
+//! packets of sources leave the machine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ const MAX_HELD: usize = 1000;
 /// Time between two attempts to hold a lease; the controller waits for a minute by default.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// How packets of the sources among the held memberships leave.
+pub(super) type Flows = BTreeMap<Key, pb::SourceFlow>;
+
 /// Holds leases at the controller.
 pub(super) struct Upstream {
     controller: MembershipServiceClient<Channel>,
@@ -30,11 +34,18 @@ pub(super) struct Upstream {
     random: Random,
     closing: watch::Receiver<bool>,
     tasks: Mutex<HashMap<Key, AbortHandle>>,
+    flows: watch::Sender<Flows>,
 }
 
 impl Upstream {
     pub(super) fn new(holds: Channel, leases: Arc<Leases>, random: Random, closing: watch::Receiver<bool>) -> Self {
-        Self { controller: MembershipServiceClient::new(holds), leases, random, closing, tasks: Mutex::default() }
+        let controller = MembershipServiceClient::new(holds);
+        Self { controller, leases, random, closing, tasks: Mutex::default(), flows: watch::Sender::default() }
+    }
+
+    /// The flows, and their changes.
+    pub(super) fn flows(&self) -> watch::Receiver<Flows> {
+        self.flows.subscribe()
     }
 
     /// Whether one more lease can be held.
@@ -61,6 +72,7 @@ impl Upstream {
                 () = ended(&mut lease) => {}
                 () = closed(&mut closing) => {}
             }
+            this.flows.send_if_modified(|flows| flows.remove(&held).is_some());
         });
         // One of an earlier join may be about to find that its membership has ended.
         if let Some(before) = self.tasks().insert(key.clone(), task.abort_handle()) {
@@ -100,7 +112,14 @@ impl Upstream {
         };
         loop {
             match stream.message().await {
-                Ok(Some(_)) => backoff.reset(),
+                Ok(Some(held)) => {
+                    backoff.reset();
+                    if let Some(flow) = held.flow {
+                        self.flows.send_if_modified(|flows| {
+                            flows.insert((group.to_owned(), host.to_owned()), flow.clone()) != Some(flow)
+                        });
+                    }
+                }
                 Ok(None) => return Status::unavailable("it ended the stream without a status"),
                 Err(status) => return status,
             }

@@ -29,7 +29,7 @@ use canopy_model::congestion::PortCongestion;
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::GroupId;
-use canopy_model::member::{Connection, MemberSpec};
+use canopy_model::member::{Connection, MemberSpec, Role, SourceFlow};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::reach::HostReach;
 use canopy_model::silence::SilenceSpec;
@@ -591,6 +591,23 @@ impl Domain {
         let members = self.state.groups.get(group)?;
         members.members.get(host).filter(|m| members.takes_part(m))?;
         self.connection(group)
+    }
+
+    /// How the packets of the source `host` leave it; `None` if it is not the group's source, or there is no tree.
+    pub fn source_flow(&self, group: &str, host: &str) -> Option<SourceFlow> {
+        let group = self.state.groups.get(group)?;
+        let member = group.members.get(host).filter(|m| m.spec.role == Role::Source)?;
+        group.plan()?;
+        let connection = connection::connection(&self.state.addresses, group)?;
+        let mut nodes: Vec<Ipv6Addr> = group.nodes().map(|at| self.state.nodes[at].spec.base.node_address).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Some(SourceFlow {
+            qpn: member.spec.qpn,
+            peer: connection.proxy_address,
+            dest_qpn: connection.designated_qpn,
+            nodes,
+        })
     }
 
     /// Whether `host` is a member whose membership ends when its agent is gone.

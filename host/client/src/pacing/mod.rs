@@ -64,6 +64,8 @@ pub enum Origin {
     Registered,
     /// Learned from its packets.
     Learned,
+    /// A source of a group, from the agent of the host.
+    Agent,
 }
 
 /// The sender whose rate limit applies to a queue pair.

@@ -39,6 +39,7 @@ pub(super) fn qp(wire: Option<pb::PacedQp>) -> Result<Qp, Error> {
     let origin = match wire.origin() {
         pb::QpOrigin::Registered => Origin::Registered,
         pb::QpOrigin::Learned => Origin::Learned,
+        pb::QpOrigin::Agent => Origin::Agent,
         pb::QpOrigin::Unspecified => return Err(unexpected("origin", "has a value of a newer daemon")),
     };
     let limited_by = match (wire.limited_by.as_slice(), wire.limited_by_peer) {

@@ -127,6 +127,9 @@ struct Run {
     /// File with more nodes, one address per line, # for comments; read again when it changes.
     #[arg(long, value_name = "FILE")]
     nodes_file: Option<String>,
+    /// Socket of the host's agent, which has the nodes and the queue pairs of the host's sources.
+    #[arg(long, value_name = "PATH")]
+    agent: Option<String>,
     /// Maximum rate [default: the interface's speed].
     #[arg(long, value_name = "RATE")]
     line_rate: Option<String>,
@@ -191,6 +194,7 @@ impl Run {
             .with_all("socket.uids", &self.uids)
             .with_all("nodes", &self.nodes)
             .with("nodes_file", self.nodes_file)
+            .with("agent", self.agent)
             .with("line_rate", self.line_rate)
             .with("min_rate", self.min_rate)
             .with("rtt", self.rtt)

@@ -164,6 +164,7 @@ fn limited_by(qp: &Qp) -> Option<String> {
 fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Learned => "learned",
+        Origin::Agent => "agent",
         _ => "registered",
     }
 }

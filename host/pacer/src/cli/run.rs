@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tonic::transport::Server;
 
+use crate::agent;
 use crate::bpf::Bpf;
 use crate::config::{Config, SocketConfig};
 use crate::daemon::Daemon;
@@ -77,6 +78,8 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
         );
     }
     let (calls, requests) = mpsc::channel(CALLS);
+    let (give, given) = mpsc::channel(1);
+    let agent = settings.agent.map(|socket| tokio::spawn(agent::follow(socket, give)));
     let service = Service::new(calls);
     let served = PacerServiceServer::new(service.clone())
         .max_decoding_message_size(MAX_REQUEST_BYTES)
@@ -101,6 +104,7 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
         notices,
         sightings,
         requests,
+        given,
         nodes: Nodes::new(settings.nodes.into_iter().collect(), settings.nodes_file),
         hook: hook.map(Hook::new),
         rules: Rules { idle: settings.idle, measure_rtt: !settings.fixed_rtt },
@@ -112,7 +116,7 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
     let ended = daemon.run(end).await;
     notifier.stopping();
     server.abort();
-    metrics.inspect(|task| task.abort());
+    metrics.into_iter().chain(agent).for_each(|task| task.abort());
     drop(file);
     ended?;
     tracing::info!("stopped; the interface is as it was");

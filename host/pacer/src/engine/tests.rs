@@ -128,3 +128,31 @@ fn a_given_rtt_stays_and_an_assumed_one_is_measured() {
     engine.measured(qpn(17), span(5), instant(0));
     assert_eq!(engine.live()[&qpn(17)].spec.rtt, span(RTT));
 }
+
+/// Catches the queue pair of a source that has left, or joined again with another, and one that an operator registered and the agent changes.
+#[test]
+fn queue_pairs_of_the_agent_come_and_go_with_its_list() {
+    let mut engine = engine();
+    let now = instant(1);
+    let origins = |engine: &Engine| {
+        let all = engine.live().iter().map(|(qpn, live)| (qpn.get(), live.flow.qpn, live.origin));
+        all.collect::<Vec<_>>()
+    };
+    let registered = (17, 113, Origin::Registered);
+    engine.open(open(30, 300), Origin::Learned, now).unwrap();
+    let list = |of: &[(u64, u32)]| of.iter().map(|(n, dest)| (qpn(*n), flow(*dest))).collect::<BTreeMap<_, _>>();
+    // 17 is an operator's, 113 its flow, and 300 was learned for another queue pair.
+    let refused = engine.open_of_agent(&list(&[(17, 114), (18, 113), (19, 200), (20, 300)]), now);
+    assert_eq!(refused, [(qpn(18), OpenError::FlowTaken(qpn(17)))]);
+    assert_eq!(origins(&engine), [registered, (19, 200, Origin::Agent), (20, 300, Origin::Agent)]);
+    // The first begins another session, and the second leaves.
+    assert_eq!(engine.open_of_agent(&list(&[(19, 201)]), now), []);
+    assert_eq!(origins(&engine), [registered, (19, 201, Origin::Agent)]);
+    // What it has for a flow moves to another queue pair.
+    engine.open_of_agent(&list(&[(21, 201)]), now);
+    assert_eq!(origins(&engine), [registered, (21, 201, Origin::Agent)]);
+    // An operator takes it over.
+    engine.open(open(21, 201), Origin::Registered, now).unwrap();
+    engine.open_of_agent(&list(&[]), now);
+    assert_eq!(origins(&engine), [registered, (21, 201, Origin::Registered)]);
+}
