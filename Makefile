@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages test-packages test-ansible sbom deny clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages images test-packages test-machines test-ansible test-images sbom deny clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -127,12 +127,30 @@ test-packages: ## install, use, upgrade, remove and purge the packages on a mach
 	$(MAKE) packages PACKAGED=lab
 	python3 deploy/debian/test_packages.py target/packages
 
+test-machines: tools ## Figure 1 on thirteen machines that share nothing but the network, installed from the packages: about 4 minutes after the build, as root
+	scripts/check-packages.sh --install-tools
+	$(MAKE) packages PACKAGED=lab
+	python3 e2e/machines/run.py target/packages
+
 test-ansible: ## the Ansible collection: its checks, then its playbooks against eight machines that systemd boots, with an upgrade under traffic: 10 minutes after the build, as root
 	scripts/check-ansible.sh --install-tools
 	scripts/install-tools.sh ansible
 	scripts/check-ansible.sh
 	$(MAKE) packages PACKAGED=lab
 	python3 e2e/ansible/run.py target/packages
+
+# Programs that need no library and no loader: with the C library in them.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+
+images: tools sbom ## OCI images of static programs in target/images, with the programs and with what is linked into them; PACKAGED=lab as for packages
+	scripts/need.sh buildah
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --exclude canopy-lab --exclude canopy-testkit --exclude canopy-host-capi --bins --profile $(PACKAGED) --target $(HOST)
+	python3 deploy/container/images.py target/$(HOST)/$(PACKAGED) target/images target/sbom
+
+test-images: ## build the images twice and run them with nothing else in their roots: 1 minute after the build, as root
+	scripts/need.sh buildah runc
+	$(MAKE) images PACKAGED=lab
+	python3 deploy/container/test_images.py target/images target/$(HOST)/lab target/sbom
 
 sbom: tools ## what is linked into each package's programs (CycloneDX), in target/sbom
 	scripts/sbom.sh target/sbom

@@ -6,15 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 if [ "${1:-}" = --install-tools ]; then
-  missing=()
-  for tool in mmdebstrap:mmdebstrap systemd-nspawn:systemd-container dpkg-scanpackages:dpkg-dev ssh:openssh-client; do
-    command -v "${tool%%:*}" >/dev/null || missing+=("${tool#*:}")
-  done
-  ((${#missing[@]})) || exit 0
-  ((EUID == 0)) || { echo "missing: ${missing[*]} - run: sudo apt-get install ${missing[*]}" >&2; exit 1; }
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-  exit 0
+  exec scripts/need.sh mmdebstrap systemd-nspawn:systemd-container dpkg-scanpackages:dpkg-dev ssh:openssh-client
 fi
 
 export PATH=$PWD/.venv/bin:$PATH

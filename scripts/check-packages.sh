@@ -5,15 +5,7 @@
 set -euo pipefail
 
 if [ "${1:-}" = --install-tools ]; then
-  missing=()
-  for tool in mmdebstrap systemd-nspawn lintian; do
-    command -v "$tool" >/dev/null || missing+=("${tool/systemd-nspawn/systemd-container}")
-  done
-  ((${#missing[@]})) || exit 0
-  ((EUID == 0)) || { echo "missing: ${missing[*]} - run: sudo apt-get install ${missing[*]}" >&2; exit 1; }
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-  exit 0
+  exec "$(dirname "${BASH_SOURCE[0]}")/need.sh" mmdebstrap systemd-nspawn:systemd-container lintian
 fi
 
 directory=${1:?usage: scripts/check-packages.sh DIRECTORY}

@@ -10,11 +10,14 @@ VERSION=0.5.9
 export PATH=$PWD/target/tools/bin:$PATH
 command -v cargo-cyclonedx >/dev/null || cargo install --quiet --locked --root target/tools "cargo-cyclonedx@$VERSION"
 
-# Package -> crates whose programs and libraries it has.
+# Package or image -> crates whose programs and libraries it has.
 packages='canopy-controller controller/runtime
 canopy-agent agent/runtime
-canopy-host host/capi host/pacer
-canopyctl controller/ctl'
+canopy-host host/capi host/pacer agent/runtime
+canopy-host-agent agent/runtime
+canopy-pacer host/pacer
+canopyctl controller/ctl
+canopy-tools e2e/rc'
 name=canopy.sbom
 trap 'find . -path ./target -prune -o -name "$name.json" -exec rm {} +' EXIT
 cargo cyclonedx --quiet --format json --override-filename "$name" --spec-version 1.5 --target "$(rustc -vV | sed -n 's/^host: //p')"

@@ -66,19 +66,46 @@ class Machine:
 
     def boot(self):
         """Starts the machine and waits until all of it runs."""
-        self.log = (self.directory / "console.log").open("wb")
+        self.power_on()
+        self.wait_up()
+
+    def power_on(self):
+        """Starts the machine; its namespaces are there when this returns."""
+        self.log = (self.directory / "console.log").open("ab")
         command = ["systemd-nspawn", "--boot", "--quiet", "--register=no", "--keep-unit", "--private-network", "--link-journal=no"]
         command += ["--console=pipe", f"--directory={self.root}", f"--machine={self.name}", *PRIVILEGES]
         # A session of its own: an interrupt of the test ends it in order, below.
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True)
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         self.leader = until("the first process", 30, lambda: children.read_text().split())[0]
-        until("the machine to be up", 60, lambda: self.run("systemctl", "is-system-running", check=False).stdout.strip() in ("running", "degraded"))
+
+    def wait_up(self):
+        """Waits until everything that starts at boot has started."""
+        up = lambda: self.run("systemctl", "is-system-running", check=False).stdout.strip() in ("running", "degraded")
+        try:
+            until(f"{self.name} to be up", 120, up)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{(self.directory / 'console.log').read_text(errors='replace')[-1000:]}") from None
+
+    def power_off(self):
+        """Ends the machine at once, as when its power fails. Its files stay."""
+        os.kill(int(self.leader), signal.SIGKILL)
+        self.process.wait(20)
+        self.log.close()
+        self.process = self.leader = None
+
+    def entered(self, *command):
+        """A command of this machine that runs `command` in the other."""
+        enter = ["nsenter", f"--target={self.leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--wdns=/"]
+        return [*enter, *command]
+
+    def popen(self, *command, **more):
+        """Starts a command in the machine, which gets SIGTERM when the process that is returned ends."""
+        return subprocess.Popen(self.entered("setpriv", "--pdeathsig", "TERM", *command), env=PATH, **more)
 
     def run(self, *command, check=True, stdin=None):
         """Runs a command in the machine; its output is text."""
-        enter = ["nsenter", f"--target={self.leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--wdns=/"]
-        done = subprocess.run([*enter, *command], capture_output=True, text=True, input=stdin, env=PATH, check=False)
+        done = subprocess.run(self.entered(*command), capture_output=True, text=True, input=stdin, env=PATH, check=False)
         if check and done.returncode != 0:
             raise AssertionError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return done

@@ -129,4 +129,15 @@ API, with completions for bash, zsh and fish.""",
         programs={"canopyctl": 1},
         recommends=("bash-completion",),
     ),
+    Package(
+        name="canopy-tools",
+        section="net",
+        summary="test transfers for RDMA multicast over SRv6",
+        description="""Canopy sends what an RDMA source writes once to many receivers, over an SRv6
+network. This is canopy-rc, a Reliable Connection of RoCEv2 in software: it
+joins a group at a host and sends or receives through it, with a hash of the
+bytes, so that a network is checked before RDMA hardware uses it.""",
+        files={},
+        programs={"canopy-rc": 8},
+    ),
 )

@@ -9,8 +9,6 @@ namespaces. With ROOT, copies of that root are booted instead of a new one. Need
 `scripts/install-tools.sh ansible`; canopy-rc is expected beside the programs of the packages. Leaves nothing behind.
 """
 
-import concurrent.futures
-import contextlib
 import json
 import os
 import re
@@ -26,16 +24,15 @@ import yaml
 
 sys.dont_write_bytecode = True  # no __pycache__ in the sources
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "deploy/debian"))
+sys.path[:0] = [str(TOP / "e2e/machines"), str(TOP / "deploy/debian")]
 import machine  # noqa: E402
-from machine import Machine, until  # noqa: E402
+import steps  # noqa: E402
+from fleet import FIGURE_1, Fleet, sh  # noqa: E402
+from transfer import Transfer  # noqa: E402
 
 # What the playbooks need on a machine: SSH, and Python with apt's library.
 machine.PACKAGES += ",openssh-server,python3-apt"
 COLLECTION = TOP / "deploy/ansible"
-ID = os.getpid()
-MANAGEMENT = f"canopy-ansible-{ID}"
-REST = "unix:/run/canopy/rest.sock"
 # What a check or a playbook that fails early must leave alone.
 STATE = """
 dpkg-query -W
@@ -44,14 +41,6 @@ systemctl list-unit-files --plain --no-legend
 systemctl show -P MainPID canopy-controller canopy-agent canopy-pacer
 find /run/canopy /var/lib/canopy -maxdepth 2 2>/dev/null | sort
 """
-
-
-def sh(*command, **more):
-    """Output of a command of this machine that must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **more)
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def repacked(deb, to, version, edit=lambda root: None):
@@ -74,73 +63,36 @@ def of_next_version(root):
             program.write_bytes(program.read_bytes().replace(b"0.1.0", b"0.1.1"))
 
 
-class Fleet:
-    """The machines, their network, and what runs Ansible against them."""
+class Inventory(Fleet):
+    """The machines, and what runs Ansible against them."""
 
     def __init__(self, debs, topology, base):
+        super().__init__("canopy-ansible", topology, base, others=["c1", "p1"])
         self.debs = {path.name.split("_")[0]: path for path in debs}
-        self.topology = yaml.safe_load(topology.read_text())["spec"]
-        self.base, self.stack, self.machines = base, contextlib.ExitStack(), {}
-        self.nodes = [node["name"] for node in self.topology["nodes"]]
-        self.hosts = {host["name"]: host for host in self.topology["hosts"]}
         self.variables = {}
 
     def __enter__(self):
+        super().__enter__()
         try:
-            self.directory = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="canopy-ansible.")))
-            if not self.base:
-                self.base = self.directory / "base"
-                self.base.mkdir()
-                machine.make_root(self.base)
-            self.boot()
-            self.connect()
             self.write_inventory()
         except BaseException:
-            self.stack.close()
+            self.__exit__()
             raise
         return self
 
-    def __exit__(self, *_):
-        for of in self.machines.values():
-            # All at once; the stack waits for each.
-            of.process.terminate()
-        self.stack.close()
-
     def boot(self):
-        """Boots all machines; they take a core each for a moment."""
         sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.directory / "key")
-        names = ["c1", "p1", *self.nodes]
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            booted = [pool.submit(Machine(f"canopy-ansible-{name}", self.base).__enter__) for name in names]
-            for name, future in zip(names, booted, strict=True):
-                with contextlib.suppress(Exception):
-                    self.machines[name] = self.stack.push(future.result()) and future.result()
-        assert sorted(self.machines) == sorted(names), f"not booted: {set(names) - set(self.machines)}"
-        for name, of in self.machines.items():
-            of.shell(f"hostname {name}; echo {name} >/etc/hostname; echo '127.0.0.1 localhost {name}' >/etc/hosts")
-            of.shell("mkdir -p -m 0700 /root/.ssh; cat >/root/.ssh/authorized_keys", stdin=(self.directory / "key.pub").read_text())
+        super().boot()
+        public = (self.directory / "key.pub").read_text()
+        self.each(lambda _, of: of.shell("mkdir -p -m 0700 /root/.ssh; cat >/root/.ssh/authorized_keys", stdin=public))
 
     def connect(self):
-        """A bridge for management, and the links of the topology."""
-        for name in (MANAGEMENT, *map(self.namespace, self.hosts)):
-            sh("ip", "netns", "add", name)
-            self.stack.callback(sh, "ip", "netns", "delete", name)
-        ip = lambda *command: sh("ip", "-n", MANAGEMENT, *command)
-        ip("link", "add", "br0", "type", "bridge")
-        ip("address", "add", "fd00:ca::ffff/64", "dev", "br0", "nodad")
-        ip("link", "set", "br0", "up")
-        self.addresses = {}
-        for number, (name, of) in enumerate(self.machines.items(), 1):
-            ip("link", "add", f"to-{name}", "type", "veth", "peer", "name", "mgmt0", "netns", of.leader)
-            ip("link", "set", f"to-{name}", "master", "br0", "up")
-            self.addresses[name] = f"fd00:ca::{number}"
+        """Plugs the cables in, and sets interfaces up as an administrator does."""
+        super().connect()
+        for name, of in self.machines.items():
             of.shell(f"ip address add {self.addresses[name]}/64 dev mgmt0 nodad; ip link set mgmt0 up; ip link set lo up")
-        mtu = str(self.topology["defaults"]["mtu"])
         for link in self.topology["links"]:
-            (a, port_a), (b, port_b) = (link[end].split("/") for end in "ab")
-            where = lambda device: self.namespace(device) if device in self.hosts else self.machines[device].leader
-            sh("ip", "link", "add", port_a, "netns", where(a), "mtu", mtu, "type", "veth", "peer", "name", port_b, "netns", where(b), "mtu", mtu)
-            for device, port in ((a, port_a), (b, port_b)):
+            for device, port in (link[end].split("/") for end in "ab"):
                 if device in self.hosts:
                     self.host_up(device, port)
                 else:
@@ -155,20 +107,9 @@ class Fleet:
         sh("ip", "-n", namespace, "address", "add", f"{host['address']}/{length}", "dev", port, "nodad")
         sh("ip", "-n", namespace, "route", "add", "default", "via", "fe80::1", "dev", port)
 
-    def namespace(self, host):
-        return f"{MANAGEMENT}-{host}"
-
-    def edge(self, host):
-        """The node that a host is at."""
-        ends = [(link["a"].split("/")[0], link["b"].split("/")[0]) for link in self.topology["links"]]
-        return next(b if a == host else a for a, b in ends if host in (a, b))
-
     def write_inventory(self):
-        mtu = self.topology["defaults"]["mtu"]
-        links = [{"a": link["a"], "b": link["b"], "mtu": mtu} for link in self.topology["links"]]
-        spec = {"nodes": self.topology["nodes"], "hosts": self.topology["hosts"], "links": links}
         resources = self.directory / "topology.yaml"
-        resources.write_text(yaml.safe_dump({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": spec}))
+        resources.write_text(self.resources())
         address = lambda names: {"hosts": {name: {"ansible_host": self.addresses[name]} for name in names}}
         self.variables = {
             "ansible_user": "root",
@@ -206,7 +147,7 @@ class Fleet:
 
     def play(self, book, *options, variables=None):
         """Runs a playbook of the collection; returns exit code and output."""
-        command = ["ip", "netns", "exec", MANAGEMENT, "ansible-playbook", "-i", self.directory / "inventory.yml", f"canopy.sdn.{book}"]
+        command = ["ip", "netns", "exec", self.management, "ansible-playbook", "-i", self.directory / "inventory.yml", f"canopy.sdn.{book}"]
         command += [*options, *(["-e", json.dumps(variables)] if variables else [])]
         # A file, not a pipe: connections that SSH keeps for the next play would hold that open.
         with tempfile.TemporaryFile("w+", dir=self.directory) as out:
@@ -229,9 +170,6 @@ class Fleet:
 
     def versions(self, package="canopy-agent", names=None):
         return {name: self.machines[name].out("dpkg-query", "-W", "-f", "${Version}", package) for name in names or self.nodes}
-
-    def ctl(self, *command, **more):
-        return self.machines["c1"].run("canopyctl", "--server", REST, *command, **more).stdout
 
 
 class Playbooks:
@@ -294,40 +232,22 @@ class Playbooks:
     def transfer(self, name, seconds):
         """Starts a transfer from the first host to all others, at a rate at which it takes `seconds`; returns what waits for its end."""
         source, *receivers = (name for name in self.f.hosts)
-        group = {"apiVersion": "canopy/v1", "kind": "Group", "metadata": {"name": name}, "spec": {"pathMtu": 4096}}
-        self.f.ctl("apply", "-f", "-", stdin=json.dumps(group))
+        self.f.group(name, pathMtu=4096)
         megabits = 40
-        size = megabits * seconds * 125_000
         shape = ["ip", "netns", "exec", self.f.namespace(source), "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf"]
         # A queue that takes the sender's whole window.
         sh(*shape, "rate", f"{megabits}mbit", "burst", "64k", "limit", "4m")
         controller = f"unix:/proc/{self.f.machines['c1'].leader}/root/run/canopy/agents/controller.sock"
-
-        def start(verb, host, *more):
-            command = ["ip", "netns", "exec", self.f.namespace(host), self.rc, verb, "--controller", controller, "--group", name]
-            command += ["--host", host, "--bytes", str(size), "--json", "--leave", *more]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            self.f.stack.callback(process.kill)
-            return process
-
-        sinks = {host: start("receive", host, "--linger", "600s") for host in receivers}
+        at = lambda host: ["ip", "netns", "exec", self.f.namespace(host), self.rc]
+        popen = lambda host, options, **more: subprocess.Popen([*at(host), *options, "--controller", controller], **more)
         # Its timer is so long that a busy machine causes no retransmission: each one means that a packet was lost.
-        more = ("--wait-receivers", str(len(receivers)), "--timeout", "5s", "--deadline", "900s", "--ready-timeout", "60s")
-        sender = start("send", source, *more)
+        transfer = Transfer(self.f.stack, name, megabits * seconds * 125_000, receivers, source, popen, ("--timeout", "5s"))
         self.f.ctl("wait", "group", name, "--for", "ready", "--timeout", "60s")
 
         def end():
-            assert sender.poll() is None, f"it was over too early: {sender.communicate()}"
+            assert not transfer.has_ended(), f"it was over too early: {transfer.sender.communicate()}"
             sh(*shape, "rate", "1gbit", "burst", "256k", "limit", "4m")
-            out, error = sender.communicate()
-            assert sender.returncode == 0, (out, error)
-            report = next(event for event in map(json.loads, out.splitlines()) if "retransmitted" in event)
-            sums = {}
-            for host, process in sinks.items():
-                process.terminate()
-                received, error = process.communicate()
-                sums[host] = next(event["sha256"] for event in map(json.loads, received.splitlines()) if "sha256" in event)
-            assert set(sums.values()) == {report["sha256"]}, (report, sums)
+            report = transfer.finish()
             assert report["retransmitted"] == 0, report
             self.f.ctl("delete", "group", name)
             return report
@@ -411,27 +331,15 @@ def main():
     if len(sys.argv) not in (2, 3, 4) or os.geteuid() != 0:
         raise SystemExit(__doc__)
     directory = Path(sys.argv[1]).resolve()
-    topology = Path(sys.argv[2]) if len(sys.argv) > 2 else TOP / "e2e/topologies/figure1.yaml"
+    topology = Path(sys.argv[2]) if len(sys.argv) > 2 else FIGURE_1
     base = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     rc = Path(os.environ.get("CANOPY_RC", TOP / "target/lab/canopy-rc"))
-    passed = 0
     # So that the machines end with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     began = time.monotonic()
-    with Fleet(sorted(directory.glob("*.deb")), topology, base) as fleet:
+    with Inventory(sorted(directory.glob("*.deb")), topology, base) as fleet:
         print(f"{len(fleet.machines)} machines run ({time.monotonic() - began:.1f} s)", flush=True)
-        test = Playbooks(fleet, rc)
-        for name in (name for name in vars(Playbooks) if name.startswith("step_")):
-            began = time.monotonic()
-            try:
-                getattr(test, name)()
-            except Exception as error:
-                print(f"FAILED {name[5:]}: {error}")
-                print(f"{passed} passed, 1 failed")
-                raise SystemExit(1) from error
-            passed += 1
-            print(f"ok {name[5:].replace('_', ' ')} ({time.monotonic() - began:.1f} s)", flush=True)
-    print(f"{passed} passed, 0 failed")
+        steps.run(Playbooks(fleet, rc))
 
 
 if __name__ == "__main__":

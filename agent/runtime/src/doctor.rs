@@ -9,6 +9,7 @@ mod memory;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::sys::utsname::uname;
 use nix::unistd::{AccessFlags, access};
 
 pub use host::host;
@@ -76,9 +77,9 @@ pub fn kernel_release() -> String {
     Host { root: Path::new("/") }.read("proc/sys/kernel/osrelease").unwrap_or_else(|_| "unknown".to_owned())
 }
 
-/// The host's name, as `hostname` prints it; empty without `/proc`.
+/// The host's name, as `hostname` prints it. Not from `/proc`, which a service with `ProcSubset=pid` does not have.
 pub fn hostname() -> String {
-    Host { root: Path::new("/") }.read("proc/sys/kernel/hostname").unwrap_or_default()
+    uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 struct Host<'a> {

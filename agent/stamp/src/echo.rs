@@ -139,9 +139,11 @@ impl Task {
         sent
     }
 
+    /// Sends on the interface that has the name now: one that went and came back is another, which the socket before does not reach.
     fn send(&self, socket: &mut Option<EchoSocket>, sequence: u16) -> io::Result<()> {
-        if socket.is_none() {
-            *socket = Some(EchoSocket::open(&self.link)?);
+        let scope = if_nametoindex(self.link.interface.as_str())?;
+        if socket.as_ref().is_none_or(|socket| socket.scope != scope) {
+            *socket = Some(EchoSocket::open(&self.link, scope)?);
         }
         socket.as_ref().map_or(Ok(()), |socket| socket.send(self.identifier, sequence))
     }
@@ -167,25 +169,27 @@ async fn changed(links: &mut watch::Receiver<usize>) {
 /// Waits for a datagram; for ever without a socket. Cancel safe.
 async fn arrived(socket: Option<&EchoSocket>) -> io::Result<()> {
     match socket {
-        Some(socket) => socket.0.readable().await,
+        Some(socket) => socket.socket.readable().await,
         None => std::future::pending().await,
     }
 }
 
 /// A raw ICMPv6 socket on one link, connected to the neighbour: the kernel computes checksums. Datagrams are datagrams: tokio's type for
 /// UDP serves.
-struct EchoSocket(UdpSocket);
+struct EchoSocket {
+    socket: UdpSocket,
+    scope: u32,
+}
 
 impl EchoSocket {
-    fn open(link: &StampLink) -> io::Result<Self> {
-        let scope = if_nametoindex(link.interface.as_str())?;
+    fn open(link: &StampLink, scope: u32) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV6, Type::RAW.nonblocking().cloexec(), Some(Protocol::ICMPV6))?;
         socket.bind_device(Some(link.interface.as_bytes()))?;
         let at = |address: Ipv6Addr| SocketAddrV6::new(address, 0, 0, scope);
         socket.bind(&at(link.own).into())?;
         // From now on it receives from the neighbour only.
         socket.connect(&at(link.neighbour).into())?;
-        Ok(Self(UdpSocket::from_std(socket.into())?))
+        Ok(Self { socket: UdpSocket::from_std(socket.into())?, scope })
     }
 
     fn send(&self, identifier: u16, sequence: u16) -> io::Result<()> {
@@ -194,7 +198,7 @@ impl EchoSocket {
         packet[4..6].copy_from_slice(&identifier.to_be_bytes());
         packet[6..8].copy_from_slice(&sequence.to_be_bytes());
         // Bypasses tokio, which treats a new socket as not writable until it has polled it once.
-        match SockRef::from(&self.0).send(&packet) {
+        match SockRef::from(&self.socket).send(&packet) {
             Ok(_) => Ok(()),
             // A full buffer or a neighbour that does not resolve loses it, like the link.
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
@@ -209,7 +213,7 @@ impl EchoSocket {
     fn receive(&self) -> io::Result<Option<(u16, u16)>> {
         loop {
             let mut octets = [0; 64];
-            match self.0.try_recv(&mut octets) {
+            match self.socket.try_recv(&mut octets) {
                 Ok(len) if len >= LEN && octets[0] == REPLY => {
                     let at = |i: usize| u16::from_be_bytes([octets[i], octets[i + 1]]);
                     return Ok(Some((at(4), at(6))));
