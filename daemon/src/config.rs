@@ -27,6 +27,9 @@ pub trait Settings: Serialize + DeserializeOwned {
     /// mention.
     const RENAMED: &'static [(&'static str, &'static str)] = &[];
 
+    /// Tables whose keys are names that the user has given, and stay as they are written: `"quotas.tenants"`.
+    const NAMED: &'static [&'static str] = &[];
+
     /// Checks what the types do not express.
     fn check(&self, faults: &mut Faults);
 }
@@ -136,7 +139,7 @@ pub fn load<S: Settings>(defaults: &S, sources: Sources) -> Result<Loaded<S>, Co
     let base = Figment::from(Layer::defaults(defaults)?);
     let mut all = base.clone();
     for mut layer in layers {
-        notes.extend(layer.update(S::RENAMED)?);
+        notes.extend(layer.update(S::RENAMED, S::NAMED)?);
         // Each layer is checked over the defaults alone first: an error is then its own.
         base.clone().merge(&layer).extract_lossy::<S>().map_err(|e| refused(e, &layer.name))?;
         all = all.merge(&layer);

@@ -4,7 +4,8 @@ import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { problems } from "./api/queries";
 import { CommitStrip } from "./CommitStrip";
-import { PAGES } from "./pages";
+import { useTenants } from "./api/session";
+import { OF_TENANTS, PAGES } from "./pages";
 import { TopBar } from "./TopBar";
 
 const loadSearch = () => import("./Search").then((module) => ({ default: module.Search }));
@@ -12,6 +13,7 @@ const Search = lazy(loadSearch);
 
 export function Shell() {
   const roots = useQuery(problems).data?.filter((problem) => problem.root).length ?? 0;
+  const tenants = useTenants();
   const main = useRef<HTMLElement>(null);
   const path = useRouterState({ select: (state) => state.location.pathname });
   // Keyboard and screen reader begin at the new page's top.
@@ -42,7 +44,7 @@ export function Shell() {
           Canopy
         </Link>
         <ul>
-          {PAGES.map(([to, name]) => (
+          {PAGES.filter(([to]) => tenants === null || OF_TENANTS.includes(to)).map(([to, name]) => (
             <li key={to}>
               <Link to={to} activeOptions={{ exact: to === "/" }}>
                 {name}

@@ -2,7 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { status } from "./api/queries";
-import { useRole, useSignedInAs } from "./api/session";
+import { useRole, useTenants, useSignedInAs } from "./api/session";
 import { signOut } from "./api/signIn";
 import { useLive } from "./api/useLive";
 import type { Live } from "./api/live";
@@ -38,6 +38,7 @@ export function TopBar({ onSearch }: { onSearch: () => void }) {
   const utc = useUtc();
   const signedInAs = useSignedInAs();
   const role = useRole();
+  const tenants = useTenants();
   const [state, word] = liveWord(live, second * 1000);
   return (
     <header className="top">
@@ -56,7 +57,7 @@ export function TopBar({ onSearch }: { onSearch: () => void }) {
           <option value="dark">dark</option>
           <option value="light">light</option>
         </select>
-      <button type="button" className="quiet" onClick={() => void signOut()} title={`Signed in as ${signedInAs ?? ""}${role ? `, ${role}` : ""}`}>
+      <button type="button" className="quiet" onClick={() => void signOut()} title={`Signed in as ${signedInAs ?? ""}${role ? `, ${role}` : ""}${tenants ? ` in ${tenants}` : ""}`}>
         Sign out
       </button>
     </header>

@@ -14,3 +14,6 @@ export const PAGES = [
   ["/events", "Events"],
   ["/audit", "Audit"],
 ] as const;
+
+/** Those that a session with roles in tenants alone has. */
+export const OF_TENANTS: readonly string[] = ["/groups", "/events", "/audit"];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { QueryClient } from "@tanstack/react-query";
-import { createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import * as queries from "./api/queries";
+import { isOfDomain } from "./api/session";
 import type { GroupPhase } from "./api/types";
 import { PHASE_ORDER } from "./lib/state";
 import type { AuditSearch } from "./lib/undo";
@@ -36,6 +37,10 @@ const text = <K extends string>(search: Record<string, unknown>, name: K): Parti
 const overview = createRoute({
   getParentRoute: () => root,
   path: "/",
+  // It is of the domain.
+  beforeLoad: () => {
+    if (!isOfDomain()) throw redirect({ to: "/groups", search: {} });
+  },
   component: Overview,
   loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.status), context.queries.ensureQueryData(queries.problems)])),
 });

@@ -38,6 +38,9 @@ const OVERLAP: Duration = Duration::from_secs(600);
 pub struct Token {
     /// Its name, unique in the domain.
     pub name: String,
+    /// The tenant in which it may do that; `None`: in the whole domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// What it may do.
     pub role: Role,
     /// Who made it: its writes are by this principal, through the token.
@@ -55,7 +58,9 @@ pub struct Token {
 pub struct TokenRequest {
     /// Its name.
     pub name: String,
-    /// What it may do; at most what its maker may.
+    /// The tenant that it is for; `None`: the whole domain.
+    pub tenant: Option<String>,
+    /// What it may do; at most what its maker may there.
     pub role: Role,
     /// How long it works, [`MIN_LIFE`] to [`MAX_LIFE`].
     pub life: Duration,
@@ -73,12 +78,14 @@ pub enum TokenError {
         why: String,
     },
     /// Tokens have no more than the rights of their makers.
-    #[error("a token of the role {wanted} is made by a principal with that role: yours is {own}")]
+    #[error("a token of the role {wanted} in {} is made by a principal with that role: yours is {}", place(tenant.as_deref()), own.map_or("none", Role::name))]
     AboveMaker {
+        /// Where; `None`: in the domain.
+        tenant: Option<String>,
         /// The role that was wanted.
         wanted: Role,
-        /// The maker's.
-        own: Role,
+        /// The maker's there.
+        own: Option<Role>,
     },
     /// The name is in use.
     #[error("there is a token {0:?} already: revoke or rotate it, or use another name")]
@@ -118,9 +125,21 @@ struct Before {
 }
 
 /// Fields of a later version are read over, so that a controller that goes back to an earlier one starts.
+///
+/// Tokens of tenants are in a list of their own: an earlier version, which would take one for a token of the whole domain, reads over it, and
+/// drops it when it writes.
 #[derive(Default, Serialize, Deserialize)]
 struct Stored {
     tokens: Vec<Kept>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tokens_of_tenants: Vec<Kept>,
+}
+
+impl Stored {
+    fn of(all: impl Iterator<Item = Kept>) -> Self {
+        let (tokens_of_tenants, tokens) = all.partition(|kept| kept.token.tenant.is_some());
+        Self { tokens, tokens_of_tenants }
+    }
 }
 
 #[derive(Default)]
@@ -160,7 +179,11 @@ impl Tokens {
             })?,
             None => Stored::default(),
         };
-        let mut book = Book::of(stored.tokens);
+        if let Some(kept) = stored.tokens_of_tenants.iter().find(|kept| kept.token.tenant.is_none()) {
+            let why = format!("is damaged: token {:?} is among those of tenants, and has none", kept.token.name);
+            return Err(FileError::new(&path, why));
+        }
+        let mut book = Book::of(stored.tokens.into_iter().chain(stored.tokens_of_tenants));
         book.forget_ended(now);
         Ok(Self { directory: Some(directory.to_owned()), book: Mutex::new(book), changing: Mutex::default() })
     }
@@ -185,9 +208,10 @@ impl Tokens {
     ) -> Result<(TokenSecret, Token), TokenError> {
         let _one_at_a_time = self.changing();
         self.book().check(&request, by, now)?;
-        let TokenRequest { name, role, life } = request;
+        let TokenRequest { name, tenant, role, life } = request;
         let secret = TokenSecret::draw().map_err(TokenError::Random)?;
-        let token = Token { name, role, maker: by.principal.clone(), created: now, expires: now + life, used: None };
+        let maker = by.principal.clone();
+        let token = Token { name, tenant, role, maker, created: now, expires: now + life, used: None };
         self.put(Kept { digest: secret.digest(), before: None, token: token.clone() })?;
         Ok((secret, token))
     }
@@ -210,7 +234,7 @@ impl Tokens {
         if !by.principal.is_same(&token.maker) {
             return Err(TokenError::NotYours(token.maker.to_string()));
         }
-        by.check_above(token.role).map(|()| token)
+        by.check_above(token.tenant.as_deref(), token.role).map(|()| token)
     }
 
     /// Gives a token another secret and its whole life again. The secret before works for ten minutes more. Blocks for the disk.
@@ -266,7 +290,11 @@ impl Tokens {
         let token = &mut book.by_name.get_mut(&name)?.token;
         token.used = Some(now);
         let principal = token.maker.clone().with_token(&name);
-        Some(Identity { principal, role: Some(token.role), secret: Some(sent) })
+        let (role, tenants) = match &token.tenant {
+            Some(tenant) => (None, BTreeMap::from([(tenant.clone(), token.role)])),
+            None => (Some(token.role), BTreeMap::new()),
+        };
+        Some(Identity { principal, role, tenants, secret: Some(sent) })
     }
 
     /// Whether the secret still works.
@@ -324,6 +352,11 @@ impl TokenRequest {
         if let Err(error) = canopy_model::ids::check_name("name", &self.name) {
             return invalid("name", error.detail);
         }
+        if let Some(tenant) = &self.tenant
+            && let Err(error) = canopy_model::ids::check_name("tenant", tenant)
+        {
+            return invalid("tenant", error.detail);
+        }
         if !(MIN_LIFE..=MAX_LIFE).contains(&self.life) {
             let why = format!("{} s: use {} to {}", self.life.as_secs(), MIN_LIFE.as_secs(), MAX_LIFE.as_secs());
             return invalid("forSeconds", why);
@@ -333,27 +366,38 @@ impl TokenRequest {
 }
 
 impl Identity {
-    /// Whether the role is at most the caller's.
+    /// Whether the role is at most the caller's in this tenant; `None`: in the domain.
     ///
     /// # Errors
     /// It is more.
-    pub fn check_above(&self, wanted: Role) -> Result<(), TokenError> {
-        match self.role {
+    pub fn check_above(&self, tenant: Option<&str>, wanted: Role) -> Result<(), TokenError> {
+        match self.role_at(tenant) {
             Some(own) if own >= wanted => Ok(()),
-            own => Err(TokenError::AboveMaker { wanted, own: own.unwrap_or(Role::Metrics) }),
+            own => Err(TokenError::AboveMaker { tenant: tenant.map(str::to_owned), wanted, own }),
         }
     }
 
-    /// Whether the token is this principal's own, or one that an administrator has power over.
+    fn role_at(&self, tenant: Option<&str>) -> Option<Role> {
+        tenant.map_or(self.role, |tenant| self.role_in(tenant))
+    }
+
+    /// Whether the token is this principal's own, or one that an administrator has power over. With a role in a tenant alone, the principal
+    /// has power over tokens of that tenant alone.
     fn has_power_over(&self, token: &Token) -> bool {
-        self.role == Some(Role::Admin) || self.principal.is_same(&token.maker)
+        let role = self.role_at(token.tenant.as_deref());
+        role == Some(Role::Admin) || (role.is_some() && self.principal.is_same(&token.maker))
     }
 }
 
+/// A place where roles are, for people.
+fn place(tenant: Option<&str>) -> String {
+    tenant.map_or_else(|| "the domain".to_owned(), |tenant| format!("tenant {tenant}"))
+}
+
 impl Book {
-    fn of(tokens: Vec<Kept>) -> Self {
+    fn of(tokens: impl Iterator<Item = Kept>) -> Self {
         let mut book = Self::default();
-        tokens.into_iter().for_each(|kept| book.insert(kept));
+        tokens.for_each(|kept| book.insert(kept));
         book
     }
 
@@ -369,14 +413,14 @@ impl Book {
     /// What is to be written; from here on it is not dirty.
     fn take(&mut self) -> Stored {
         self.is_dirty = false;
-        Stored { tokens: self.by_name.values().cloned().collect() }
+        Stored::of(self.by_name.values().cloned())
     }
 
     /// With this token instead of the one of its name.
     fn take_with(&mut self, kept: Kept) -> Stored {
         self.is_dirty = false;
         let others = self.by_name.values().filter(|other| other.token.name != kept.token.name);
-        Stored { tokens: others.cloned().chain([kept.clone()]).collect() }
+        Stored::of(others.cloned().chain([kept.clone()]))
     }
 
     /// The name of the token that this secret is of, if it works.
@@ -397,7 +441,7 @@ impl Book {
 
     fn check(&mut self, request: &TokenRequest, by: &Identity, now: UnixTime) -> Result<(), TokenError> {
         request.check()?;
-        by.check_above(request.role)?;
+        by.check_above(request.tenant.as_deref(), request.role)?;
         self.forget_ended(now);
         if self.by_name.contains_key(&request.name) {
             return Err(TokenError::Exists(request.name.clone()));
@@ -447,7 +491,7 @@ mod tests {
     }
 
     fn wanted(name: &str, role: Role) -> TokenRequest {
-        TokenRequest { name: name.to_owned(), role, life: DAY }
+        TokenRequest { name: name.to_owned(), tenant: None, role, life: DAY }
     }
 
     /// Catches a token that outlives its time, its revocation or a restart that should not matter, and a secret on the disk.
@@ -590,6 +634,75 @@ mod tests {
         assert_ne!(now, later);
         canopy_identity::replace(&path, later.as_bytes()).unwrap();
         assert!(open(&directory).identity(secret.reveal(), at(1)).is_some());
+    }
+
+    fn of_acme(principal: Identity, role: Role) -> Identity {
+        Identity { role: None, tenants: BTreeMap::from([("acme".to_owned(), role)]), ..principal }
+    }
+
+    fn in_acme(name: &str, role: Role) -> TokenRequest {
+        TokenRequest { tenant: Some("acme".to_owned()), ..wanted(name, role) }
+    }
+
+    /// Catches a token of a tenant that has its role elsewhere, that is made by a principal without the role there, or that shows the tokens
+    /// that its maker has for more.
+    #[test]
+    fn a_token_of_a_tenant_is_for_that_tenant_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = open(&directory);
+        let by = of_acme(alice(Role::Viewer), Role::Operator);
+        for refused in [
+            wanted("x", Role::Metrics),
+            in_acme("x", Role::Admin),
+            TokenRequest { tenant: Some("other".into()), ..wanted("x", Role::Viewer) },
+        ] {
+            assert!(matches!(tokens.make(refused, &by, at(0)), Err(TokenError::AboveMaker { .. })));
+        }
+        let bad = TokenRequest { tenant: Some("A b".into()), ..wanted("x", Role::Viewer) };
+        assert!(matches!(tokens.make(bad, &by, at(0)), Err(TokenError::Invalid { field: "tenant", .. })));
+        let (secret, _) = tokens.make(in_acme("ci", Role::Operator), &by, at(0)).unwrap();
+        tokens.make(wanted("all", Role::Viewer), &alice(Role::Viewer), at(0)).unwrap();
+        tokens.make(in_acme("by-the-domain", Role::Viewer), &bob(Role::Operator), at(0)).unwrap();
+        let tokens = open(&directory);
+        let identity = tokens.identity(secret.reveal(), at(1)).unwrap();
+        assert_eq!(
+            (identity.role, identity.role_in("acme"), identity.role_in("other")),
+            (None, Some(Role::Operator), None)
+        );
+        let names =
+            |by: &Identity| tokens.list(by, at(1)).into_iter().map(|token| token.name).collect::<Vec<_>>().join(" ");
+        assert_eq!((names(&identity), names(&alice(Role::Viewer))), ("ci".to_owned(), "all ci".to_owned()));
+        assert_eq!(names(&of_acme(bob(Role::Viewer), Role::Admin)), "by-the-domain ci");
+        let admin_elsewhere = Identity {
+            tenants: BTreeMap::from([("other".to_owned(), Role::Admin)]),
+            ..of_acme(bob(Role::Viewer), Role::Viewer)
+        };
+        assert_eq!(names(&admin_elsewhere), "");
+        assert!(matches!(tokens.revoke("all", &by, at(1)), Err(TokenError::NotFound(_))));
+    }
+
+    /// Catches a file in which an earlier version finds a token of a tenant as one of the whole domain: it reads `tokens`, and fields that it
+    /// does not know over.
+    #[test]
+    fn an_earlier_version_finds_no_token_of_a_tenant() {
+        #[derive(Deserialize)]
+        struct Before {
+            tokens: Vec<serde_json::Value>,
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = open(&directory);
+        let (secret, _) = tokens.make(in_acme("ci", Role::Operator), &bob(Role::Operator), at(0)).unwrap();
+        tokens.make(wanted("all", Role::Viewer), &bob(Role::Operator), at(0)).unwrap();
+        tokens.rotate("ci", &bob(Role::Operator), at(0)).unwrap();
+        let path = directory.path().join(FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let before: Before = serde_json::from_str(&text).unwrap();
+        assert_eq!(before.tokens.len(), 1);
+        assert_eq!(before.tokens[0]["token"]["name"], "all");
+        assert!(open(&directory).identity(secret.reveal(), at(1)).unwrap().role.is_none());
+        // One that has lost its tenant is none of the domain.
+        std::fs::write(&path, text.replace("\"tenant\": \"acme\",", "")).unwrap();
+        assert!(Tokens::open(directory.path(), at(0)).err().unwrap().to_string().contains("is damaged"));
     }
 
     /// Catches a damaged or readable file that is taken for none, and a write that fails and is answered as made.

@@ -99,7 +99,8 @@ async fn write(controller: &Controller, writers: usize) -> f64 {
                 let labels = Labels::from([("round".to_owned(), format!("{writers}-{done}"))]);
                 let name = format!("g{n}");
                 let spec = Default::default();
-                let command = Command::PutGroup { name, labels, spec, if_match: None, create_only: false };
+                let command =
+                    Command::PutGroup { tenant: None, name, labels, spec, if_match: None, create_only: false };
                 controller.execute(command, None, false).await.expect("carried out");
                 done += 1;
             }

@@ -46,7 +46,7 @@ impl Task {
             return Err(StoreError::Full { path });
         }
         let revision = self.controller.read(|d| d.revision());
-        let entry = Entry { target, written: &written, old: None, new: None, act, uid: None, revision };
+        let entry = Entry { target, written: &written, old: None, new: None, act, uid: None, tenant: None, revision };
         let note = self.books.note(&entry);
         self.commit(note.ops.clone()).await?;
         self.books.keep(note);

@@ -12,6 +12,7 @@ use canopy_controller_core::audit::{Action, AuditEntry, IntentKind, MAX_FIELDS};
 use canopy_controller_core::command::MAX_WRITES;
 use canopy_controller_core::metadata::{Labels, Metadata};
 use canopy_controller_core::principal::Written;
+use canopy_controller_core::tenant::to_record;
 use canopy_controller_core::uid::Uid;
 use canopy_model::ids::Generation;
 use canopy_store::{MAX_OPS, MAX_VALUE_BYTES, Op};
@@ -66,15 +67,19 @@ pub struct Version {
     /// It was deleted, not replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
+    /// The tenant of a group: see [`recorded`](canopy_controller_core::tenant::recorded).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }
 
 impl Version {
     /// The intent of a resource as it is now.
     pub fn present(metadata: Metadata, intent: Intent) -> Self {
         let written = metadata.written().cloned();
+        let tenant = to_record(&metadata.tenant);
         let Metadata { uid, generation, .. } = metadata;
         let Intent { labels, spec } = intent;
-        Self { uid, generation, labels, spec, written, ended: None, deleted: false }
+        Self { uid, generation, labels, spec, written, ended: None, deleted: false, tenant }
     }
 }
 
@@ -95,6 +100,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) act: Action,
     /// Of the resource that it creates.
     pub(crate) uid: Option<Uid>,
+    /// Of a group or a member.
+    pub(crate) tenant: Option<String>,
     /// The domain's revision with it: greater with every write.
     pub(crate) revision: u64,
 }
@@ -286,7 +293,8 @@ fn audit(entry: &Entry<'_>, sequence: u64) -> AuditEntry {
         fields.truncate(MAX_FIELDS);
     }
     let (written, Target { kind, name }) = (entry.written.clone(), entry.target.clone());
-    AuditEntry { sequence, written, action, kind, name, uid, generation, fields, more_fields }
+    let tenant = entry.tenant.as_deref().and_then(to_record);
+    AuditEntry { sequence, written, action, kind, name, uid, generation, fields, more_fields, tenant }
 }
 
 /// Members belong to their hosts: who left joins again by itself.

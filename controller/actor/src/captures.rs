@@ -10,7 +10,7 @@ use canopy_controller_core::capture::{Capture, CapturePlan, CaptureState, psn_ah
 use canopy_controller_core::chart::series::{ChartObject, Series};
 use canopy_controller_core::principal::Principal;
 use canopy_model::capture::{CaptureOrder, CapturedFrame};
-use canopy_model::ids::Psn;
+use canopy_model::ids::{GroupId, Psn};
 use canopy_units::{Monotonic, UnixTime, UnwrappedPsn};
 use tokio::sync::watch;
 
@@ -156,8 +156,9 @@ impl Controller {
     /// A capture of this group; `None` if it is not kept, or none of this group.
     pub fn capture(&self, group: &str, id: NonZeroU32) -> Option<CaptureNow> {
         let now = self.now();
+        let group_id = self.read(|d| d.group_id(group));
         let mut kept = self.kept_captures();
-        let found = kept.iter_mut().find(|k| k.capture.id == id && k.capture.plan.group == group)?;
+        let found = kept.iter_mut().find(|k| k.capture.id == id && k.is_of(group, group_id))?;
         // What the source sends later is none of this capture; the last sample before its end arrives a second later.
         if now < found.capture.ends + LEAD {
             found.to = self.highest(&found.capture.plan);
@@ -167,10 +168,10 @@ impl Controller {
 
     /// The captures of a group that are kept, the newest first; `None`: there is no such group.
     pub fn captures_of(&self, group: &str) -> Option<Vec<CaptureNow>> {
-        self.expected_packet(group)?;
+        let group_id = Some(self.read(|d| d.group_id(group))?);
         let now = self.now();
         let kept = self.kept_captures();
-        Some(kept.iter().rev().filter(|k| k.capture.plan.group == group).map(|k| k.now(now)).collect())
+        Some(kept.iter().rev().filter(|k| k.is_of(group, group_id)).map(|k| k.now(now)).collect())
     }
 
     /// Where a packet of a group passes, and what it has to be there; `Some(None)` without a tree. `None`: there is no such group.
@@ -217,6 +218,11 @@ impl Controller {
 }
 
 impl Kept {
+    /// Not of a group that had the name before.
+    fn is_of(&self, group: &str, id: Option<GroupId>) -> bool {
+        self.capture.plan.group == group && Some(self.capture.plan.group_id) == id
+    }
+
     fn now(&self, now: Monotonic) -> CaptureNow {
         let state = self.capture.state(now);
         let sent = self.to.map(|to| to.since(self.from));

@@ -16,6 +16,7 @@ use std::time::Duration;
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::metadata::{Labels, Metadata};
 use canopy_controller_core::principal::{PrincipalKind, Written};
+use canopy_controller_core::tenant::{recorded, to_record};
 use canopy_controller_core::{Command, Domain, DomainError};
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
@@ -163,6 +164,9 @@ struct Declared {
     #[serde(default)]
     labels: Labels,
     spec: Value,
+    /// Of a group in another tenant than the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
 }
 
 /// What is to be stored with the first change of a resource in a commit, and kept by [`Commit::keep`] then.
@@ -252,7 +256,11 @@ impl Commit {
         if self.changes.contains_key(target) {
             return Ok(None);
         }
-        let intent = old.map(|(_, Intent { labels, spec })| Declared { labels: labels.clone(), spec: spec.clone() });
+        let intent = old.map(|(metadata, Intent { labels, spec })| Declared {
+            labels: labels.clone(),
+            spec: spec.clone(),
+            tenant: to_record(&metadata.tenant),
+        });
         let before = Before { kind: target.kind, name: target.name.clone(), intent };
         // A struct of strings, numbers and JSON values: serialising it cannot fail.
         let value = serde_json::to_vec(&before).expect("what a resource was is JSON");
@@ -323,6 +331,7 @@ impl Before {
             },
             (IntentKind::Drain, None) => Command::DeleteDrain { name },
             (IntentKind::Group, Some(before)) => Command::PutGroup {
+                tenant: Some(recorded(before.tenant.as_deref()).to_owned()),
                 name,
                 labels: before.labels.clone(),
                 spec: self.spec::<GroupSpec>(before)?,

@@ -308,7 +308,7 @@ impl Task {
     fn audited(&self, commit: &Commit, written: &Written, act: Action) -> Note {
         let target = &Target { kind: IntentKind::Commit, name: commit.state.id.clone() };
         let revision = self.controller.read(|d| d.revision());
-        self.books.note(&Entry { target, written, old: None, new: None, act, uid: None, revision })
+        self.books.note(&Entry { target, written, old: None, new: None, act, uid: None, tenant: None, revision })
     }
 
     async fn roll_back(
@@ -350,7 +350,7 @@ impl Task {
         for Refused { kind, name, detail, .. } in &refused {
             tracing::error!(%kind, name, detail, commit = commit.state.id, "a rollback could not put a resource back: put it back by hand, canopyctl history has its versions");
             let detail = format!("commit {}: {kind}/{name} was not put back: {detail}", commit.state.id);
-            self.controller.events().note(Code::RollbackRefused, None, None, detail);
+            self.controller.events().note(Code::RollbackRefused, None, detail);
         }
         let written = Written { at: UnixTime::now(), by, request };
         let action = if how == End::Cancelled { Action::Cancel } else { Action::Expire };

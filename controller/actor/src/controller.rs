@@ -10,6 +10,8 @@ use canopy_controller_core::confirmations::Confirmations;
 use canopy_controller_core::fields::GroupField;
 use canopy_controller_core::health::Health;
 use canopy_controller_core::principal::Principal;
+use canopy_controller_core::quota::Quotas;
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::view::{GroupView, Page};
 use canopy_controller_core::{Applied, Command, Domain, DomainError, EXAMINED, GroupFilter, Outcome};
 use canopy_model::ids::GroupId;
@@ -216,15 +218,16 @@ impl Controller {
         done.await.map_err(|_| CommandError::Stopping)?
     }
 
-    /// Carries out `commands` one after the other on a copy of the domain: each sees what those before it did.
+    /// Carries out `commands` of a caller with this scope one after the other on a copy of the domain: each sees what those before it did.
     ///
     /// # Errors
     /// The index of the first that is refused, and why.
-    pub async fn validate(&self, commands: Vec<Command>) -> Result<Vec<Outcome>, (usize, CommandError)> {
+    pub async fn validate(&self, commands: Vec<Command>, scope: Scope) -> Result<Vec<Outcome>, (usize, CommandError)> {
         let _one_at_a_time = self.0.validations.acquire().await.map_err(|_| (0, CommandError::Stopping))?;
         let this = self.clone();
         let all =
-            tokio::task::spawn_blocking(move || task::validate(this.read(Domain::clone), commands, this.now())).await;
+            tokio::task::spawn_blocking(move || task::validate(this.read(Domain::clone), commands, &scope, this.now()))
+                .await;
         all.unwrap_or(Err((0, CommandError::Stopping)))
     }
 
@@ -358,7 +361,7 @@ impl Controller {
         drop(nodes);
         if let Some(groups) = groups {
             self.charts_interrupt(node);
-            self.0.events.note(Code::AgentConnected, Some(node), None, "the node's agent connected");
+            self.0.events.note(Code::AgentConnected, Some(node), "the node's agent connected");
             self.node_changed(node);
             self.groups_changed(&groups);
             self.neighbours_reported(node);
@@ -385,7 +388,6 @@ impl Controller {
             self.0.events.note(
                 Code::AgentDisconnected,
                 Some(node),
-                None,
                 "the node's agent disconnected; the node continues to forward",
             );
             self.node_changed(node);
@@ -489,6 +491,17 @@ impl Controller {
         read.await.map_err(|_| CommandError::Stopping)
     }
 
+    /// How much tenants may have from now on.
+    pub fn limit_tenants(&self, quotas: Quotas) {
+        self.write(|d| d.limit_tenants(quotas));
+    }
+
+    /// An event of the controller about a group, which belongs to the group's tenant.
+    pub(crate) fn note_group(&self, code: Code, node: Option<&str>, group: &str, detail: impl Into<String>) {
+        let tenant = self.read(|d| d.tenant_of(group).map(str::to_owned));
+        self.events().note_group(code, node, (group, tenant), detail);
+    }
+
     /// What happened.
     pub fn events(&self) -> &Events {
         &self.0.events
@@ -501,7 +514,7 @@ impl Controller {
 
     /// One page of the groups that `filter` lets pass: see [`Domain::groups`]. Those of a phase are found by an index.
     pub fn groups(&self, filter: &GroupFilter, after: Option<&str>, limit: usize) -> Page<GroupView> {
-        if !filter.fields.requires(GroupField::Phase) || filter.labels.has_equality() {
+        if !filter.fields.requires(GroupField::Phase) || filter.is_indexed() {
             return self.read(|d| d.groups(filter, after, limit));
         }
         let phases: Vec<GroupPhase> = GroupPhase::ALL
@@ -609,17 +622,17 @@ impl Controller {
         for name in groups {
             // Locked before the read, so that an older phase never overwrites a newer one.
             let mut phases = self.phases_lock();
-            let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason));
+            let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason, g.metadata.tenant));
             match now {
                 None => {
                     phases.remove(name);
                     self.charts_forget_group(name);
                 }
-                Some((phase, reason)) => {
+                Some((phase, reason, tenant)) => {
                     if phases.set(name, phase) {
                         let detail =
                             if reason.is_empty() { format!("{phase:?}") } else { format!("{phase:?}: {reason}") };
-                        self.0.events.note(Code::GroupPhase, None, Some(name), detail);
+                        self.0.events.note_group(Code::GroupPhase, None, (name, Some(tenant)), detail);
                     }
                 }
             }

@@ -46,7 +46,7 @@ impl Task {
         match removed {
             Ok(()) => {
                 self.drain_retry = None;
-                events.note(Code::DrainEnded, None, None, format!("drain {name} ended at {}", rfc3339::format(until)));
+                events.note(Code::DrainEnded, None, format!("drain {name} ended at {}", rfc3339::format(until)));
             }
             Err(error) => {
                 tracing::error!(name, %error, "a drain could not be ended; it is tried again in {RETRY:?}");
@@ -54,7 +54,6 @@ impl Task {
                 if self.drain_retry.replace(Instant::now() + RETRY).is_none() {
                     events.note(
                         Code::DrainNotEnded,
-                        None,
                         None,
                         format!("drain {name} is in force until an attempt succeeds: {error}"),
                     );

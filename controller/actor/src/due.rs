@@ -44,7 +44,7 @@ impl Controller {
                     Err(e) => {
                         if is_news {
                             let detail = format!("{} until an attempt succeeds: {e}", due.meanwhile);
-                            this.events().note(due.failure, None, None, detail);
+                            this.events().note(due.failure, None, detail);
                         }
                         return;
                     }

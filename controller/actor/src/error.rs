@@ -2,6 +2,7 @@
 //! Why a command or a start failed. Each API maps [`CommandError`] to its own codes in one file.
 
 use canopy_controller_core::DomainError;
+use canopy_controller_core::quota::TooFast;
 use canopy_model::rfc3339;
 use canopy_store::StoreError;
 use canopy_units::UnixTime;
@@ -22,6 +23,25 @@ pub enum CommandError {
         /// Present tag, or `absent`.
         actual: String,
     },
+    /// A group of a tenant in which the caller may change nothing.
+    #[error("your role in tenant {tenant} does not let you change its groups: name one of your tenants in metadata.tenant: {}", .own.join(", "))]
+    NoRoleInTenant {
+        /// The tenant.
+        tenant: String,
+        /// Those in which the caller may change groups.
+        own: Vec<String>,
+    },
+    /// A tenant that has made as many changes as it may.
+    #[error("tenant {tenant} may make {} changes a second (quotas.max_changes_per_second): try again in {:?}", .too_fast.limit, .too_fast.wait)]
+    TooFast {
+        /// The tenant.
+        tenant: String,
+        /// How many, and how long to wait.
+        too_fast: TooFast,
+    },
+    /// A command on the domain of a caller who has roles in tenants alone.
+    #[error("this is for the whole domain, and your roles are in single tenants: ask an administrator of the domain")]
+    OfDomain,
     /// The command would have other effects than those that the caller has seen.
     #[error(
         "the effects of this change are no longer those of plan {expected}: read the dry run again; its plan is {actual} now"

@@ -134,6 +134,8 @@ pub struct Event {
     pub node: Option<String>,
     /// Group concerned.
     pub group: Option<String>,
+    /// The group's tenant; `None` without a group, and of one that is not known any more: the event is the domain's then.
+    pub tenant: Option<String>,
     /// Branch concerned.
     pub branch: Option<Ipv6Addr>,
     /// The request that it follows from, if it is known.
@@ -145,16 +147,17 @@ pub struct Event {
 impl Event {
     /// One about the domain, whose sequence number and time [`Events::push`] gives.
     pub fn new(code: Code, detail: String) -> Self {
-        let (node, group, branch, request) = (None, None, None, None);
-        Self { sequence: 0, time: UnixTime::default(), code, node, group, branch, request, detail }
+        let (node, group, tenant, branch, request) = (None, None, None, None, None);
+        Self { sequence: 0, time: UnixTime::default(), code, node, group, tenant, branch, request, detail }
     }
 }
 
 impl From<Event> for Recorded {
     fn from(event: Event) -> Self {
-        let Event { sequence, time, code, node, group, branch, request, detail } = event;
+        let Event { sequence, time, code, node, group, tenant, branch, request, detail } = event;
+        let tenant = Self::tenant_to_record(group.as_deref(), tenant);
         let (code, request) = (code.to_string(), request.map(|id| id.to_string()));
-        Self { sequence, time, code, node, group, branch, request, detail }
+        Self { sequence, time, code, node, group, tenant, branch, request, detail }
     }
 }
 
@@ -223,7 +226,8 @@ impl Events {
             let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
             // Under the lock, so nothing is copied that is not wanted.
             let wanted = |event: &&Event| {
-                filter.is_of(event.sequence, event.time, event.node.as_deref(), event.group.as_deref())
+                filter.scope.has_of(event.tenant.as_deref())
+                    && filter.is_of(event.sequence, event.time, event.node.as_deref(), event.group.as_deref())
                     && filter.code.as_ref().is_none_or(|code| *code == event.code.to_string())
             };
             let all = ring.events.iter().rev().filter(wanted).take(limit);
@@ -256,9 +260,21 @@ impl Events {
     }
 
     /// An event of the controller itself.
-    pub fn note(&self, code: Code, node: Option<&str>, group: Option<&str>, detail: impl Into<String>) {
-        let (node, group) = (node.map(str::to_owned), group.map(str::to_owned));
-        self.push(Event { node, group, ..Event::new(code, detail.into()) });
+    pub fn note(&self, code: Code, node: Option<&str>, detail: impl Into<String>) {
+        let node = node.map(str::to_owned);
+        self.push(Event { node, ..Event::new(code, detail.into()) });
+    }
+
+    /// The same about a group of this tenant.
+    pub(crate) fn note_group(
+        &self,
+        code: Code,
+        node: Option<&str>,
+        (group, tenant): (&str, Option<String>),
+        detail: impl Into<String>,
+    ) {
+        let (node, group) = (node.map(str::to_owned), Some(group.to_owned()));
+        self.push(Event { node, group, tenant, ..Event::new(code, detail.into()) });
     }
 
     /// An event of the controller itself that follows from this request.
@@ -371,7 +387,7 @@ mod tests {
             let node = if i % 2 == 0 { "n1".to_owned() } else { format!("m{}", i / 100) };
             // As if they came slowly.
             events.ring.lock().unwrap().quotas = Quotas::default();
-            events.note(Code::GroupPhase, Some(&node), None, "ä".repeat(MAX_DETAIL));
+            events.note(Code::GroupPhase, Some(&node), "ä".repeat(MAX_DETAIL));
         }
         let all = events.newest(usize::MAX, |_| true);
         assert_eq!(all.len(), RING);
@@ -415,7 +431,7 @@ mod tests {
     fn what_the_ring_has_forgotten_is_read_from_the_journal() {
         let dir = tempfile::tempdir().unwrap();
         let note = |events: &Events, i: usize| {
-            events.note(Code::AgentConnected, Some(&format!("n{}", i % 100)), None, i.to_string())
+            events.note(Code::AgentConnected, Some(&format!("n{}", i % 100)), i.to_string())
         };
         let events = Events::open(Some(dir.path()));
         (0..RING + 10).for_each(|i| note(&events, i));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use canopy_controller_core::drops::Rise;
 use canopy_controller_core::health::{Change, Health, Problem, ProblemKey, Subject, Symptom};
 use canopy_controller_core::problem::{Object, ProblemCode};
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::view::WaitedFor;
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_units::UnixTime;
@@ -24,6 +25,25 @@ impl Controller {
         let mut problems = self.health().problems();
         self.note_silences(&mut problems);
         problems
+    }
+
+    /// Those of them that a scope has: of groups of its tenants and their members.
+    pub fn problems_in(&self, scope: &Scope) -> Vec<Problem> {
+        let mut problems = self.problems();
+        if !scope.is_domain() {
+            problems.retain(|problem| scope.has_of(self.tenant_of_problem(problem).as_deref()));
+        }
+        problems
+    }
+
+    /// The tenant of the group that a problem is about; `None`: it is the domain's. One that began before the group is of another group, which
+    /// had its name.
+    pub fn tenant_of_problem(&self, problem: &Problem) -> Option<String> {
+        let group = match &problem.key.object {
+            Object::Group(group) | Object::Member { group, .. } => group,
+            Object::Controller | Object::Node(_) | Object::Port(_) | Object::Link(_) => return None,
+        };
+        self.read(|d| d.tenant_since(group, problem.began).map(str::to_owned))
     }
 
     /// Symptoms that were not kept because there were too many.
@@ -122,7 +142,7 @@ impl Controller {
 
     /// The phase of a group has an event of its own.
     fn note_problem(&self, change: Change) {
-        let Change { key, is_open, evidence } = change;
+        let Change { key, is_open, began, evidence } = change;
         let node = match &key.object {
             Object::Group(_) => return,
             Object::Node(node) => Some(node.as_str()),
@@ -140,7 +160,14 @@ impl Controller {
         } else {
             (Code::ProblemClosed, format!("{}: {} (problem {})", key.object, key.code, key.id()))
         };
-        self.events().note(code, node, group, detail);
+        match group {
+            // Of a group that has this name since, it shows nothing.
+            Some(group) => {
+                let tenant = self.read(|d| d.tenant_since(group, began).map(str::to_owned));
+                self.events().note_group(code, node, (group, tenant), detail);
+            }
+            None => self.events().note(code, node, detail),
+        }
     }
 
     /// The problems that no other one explains: those of which operators know behind the others.

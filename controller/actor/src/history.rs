@@ -2,6 +2,7 @@
 //! Reading what operators wrote.
 
 use canopy_controller_core::audit::{Action, AuditEntry, IntentKind};
+use canopy_controller_core::tenant::Scope;
 use canopy_store::StoreError;
 use canopy_units::UnixTime;
 use serde::de::DeserializeOwned;
@@ -17,6 +18,8 @@ const CHUNK: usize = 500;
 /// Which entries of the audit are wanted; the default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
+    /// What a caller sees.
+    pub scope: Scope,
     /// Of resources of this kind.
     pub kind: Option<IntentKind>,
     /// Of resources of this name.
@@ -31,7 +34,8 @@ pub struct AuditFilter {
 
 impl AuditFilter {
     fn takes(&self, entry: &AuditEntry) -> bool {
-        self.kind.is_none_or(|kind| kind == entry.kind)
+        self.scope.has_of(entry.tenant())
+            && self.kind.is_none_or(|kind| kind == entry.kind)
             && self.name.as_ref().is_none_or(|name| *name == entry.name)
             && self.by.as_ref().is_none_or(|by| *by == entry.written.by.name)
             && self.action.is_none_or(|action| action == entry.action)

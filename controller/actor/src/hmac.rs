@@ -19,7 +19,7 @@ static STEP: Due = Due {
 fn report(controller: &Controller) {
     let view = controller.read(Domain::hmac);
     let ids: Vec<u32> = view.keys.iter().map(|key| key.id).collect();
-    controller.events().note(Code::HmacKeysChanged, None, None, format!("keys {ids:?}, phase {:?}", view.phase));
+    controller.events().note(Code::HmacKeysChanged, None, format!("keys {ids:?}, phase {:?}", view.phase));
 }
 
 impl Controller {

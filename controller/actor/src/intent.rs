@@ -2,7 +2,7 @@
 //! What operators declare: labels and spec of a resource, as JSON, whatever its kind.
 
 use canopy_controller_core::audit::IntentKind;
-use canopy_controller_core::metadata::{Labels, Metadata};
+use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels, Metadata};
 use canopy_controller_core::{Command, Domain};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -86,6 +86,20 @@ impl Target {
             }
             IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity | IntentKind::LogLevel => None,
         }
+    }
+
+    /// The tenant of the group that `command` writes, or of its member.
+    pub(crate) fn tenant(&self, domain: &Domain, command: &Command) -> Option<String> {
+        let group = match self.kind {
+            IntentKind::Group => self.name.as_str(),
+            IntentKind::Member => self.name.split_once('/')?.0,
+            _ => return None,
+        };
+        let wanted = match command {
+            Command::PutGroup { tenant, .. } => tenant.as_deref(),
+            _ => None,
+        };
+        Some(domain.tenant_of(group).or(wanted).unwrap_or(DEFAULT_TENANT).to_owned())
     }
 
     /// Its tag: see `Metadata::tag`.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use canopy_controller_core::tenant::{Scope, recorded, to_record};
 use canopy_store::{Journal, JournalFiles};
 use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ pub struct Recorded {
     /// Group concerned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// The group's tenant: see [`Recorded::tenant`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// Branch concerned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<Ipv6Addr>,
@@ -51,9 +55,27 @@ pub struct Recorded {
     pub detail: String,
 }
 
+/// What a record has of an event about a group whose tenant is not known.
+const NO_TENANT: &str = "";
+
+impl Recorded {
+    /// The tenant of its group: of an event of a version without tenants the default one; `None`: the event is the domain's.
+    pub fn tenant(&self) -> Option<&str> {
+        self.group.as_ref()?;
+        Some(recorded(self.tenant.as_deref())).filter(|tenant| *tenant != NO_TENANT)
+    }
+
+    /// What a record has of the tenant of this group.
+    pub(crate) fn tenant_to_record(group: Option<&str>, tenant: Option<String>) -> Option<String> {
+        group.and_then(|_| to_record(tenant.as_deref().unwrap_or(NO_TENANT)))
+    }
+}
+
 /// Which events are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
+    /// Only what a caller sees.
+    pub scope: Scope,
     /// Only of this node.
     pub node: Option<String>,
     /// Only of this group.
@@ -80,7 +102,8 @@ impl EventFilter {
     }
 
     fn accepts(&self, event: &Recorded) -> bool {
-        self.is_of(event.sequence, event.time, event.node.as_deref(), event.group.as_deref())
+        self.scope.has_of(event.tenant())
+            && self.is_of(event.sequence, event.time, event.node.as_deref(), event.group.as_deref())
             && self.code.as_ref().is_none_or(|code| *code == event.code)
     }
 }
@@ -230,7 +253,7 @@ mod tests {
 
     fn event(sequence: u64, detail: &str) -> Recorded {
         let (code, detail, time) = ("AgentConnected".to_owned(), detail.to_owned(), UnixTime::default());
-        Recorded { sequence, time, code, node: None, group: None, branch: None, request: None, detail }
+        Recorded { sequence, time, code, node: None, group: None, tenant: None, branch: None, request: None, detail }
     }
 
     fn details(journal: &EventJournal, before: u64, limit: usize) -> Vec<String> {

@@ -111,7 +111,7 @@ impl Controller {
                         "trees and routes avoid these ports where another path exists"
                     );
                     let detail = format!("{broken} is avoided by trees and routes where another path exists: {why}");
-                    self.events().note(Code::LinkDown, Some(node), None, detail);
+                    self.events().note(Code::LinkDown, Some(node), detail);
                 }
                 if !mended.is_empty() {
                     tracing::info!(node, ports = mended, "ports are back in service");
@@ -124,12 +124,12 @@ impl Controller {
                         "{mended} has been whole for {} s and is back in service{so_far}",
                         LINK_SETTLES.as_secs()
                     );
-                    self.events().note(Code::LinkUp, Some(node), None, detail);
+                    self.events().note(Code::LinkUp, Some(node), detail);
                 }
             }
             Err(e) => {
                 let detail = format!("trees and routes still use ports that carry nothing: {e}");
-                self.events().note(Code::LinkChangeNotCarriedOut, Some(node), None, detail);
+                self.events().note(Code::LinkChangeNotCarriedOut, Some(node), detail);
             }
         }
     }

@@ -57,7 +57,7 @@ impl Controller {
                     Ok(_) => _ = this.waiting_moves().attempts.remove(&group),
                     Err(e) => {
                         let detail = format!("both trees stay in force: {e}");
-                        this.events().note(Code::MoveNotFinished, None, Some(&group), detail);
+                        this.note_group(Code::MoveNotFinished, None, &group, detail);
                     }
                 }
             });
@@ -73,7 +73,7 @@ impl Controller {
                     Ok(_) => _ = this.waiting_moves().unopened.remove(&group),
                     Err(e) if this.waiting_moves().unopened.insert(group.clone()) => {
                         let detail = format!("its headend takes no data: {e}");
-                        this.events().note(Code::GroupNotOpened, None, Some(&group), detail);
+                        this.note_group(Code::GroupNotOpened, None, &group, detail);
                     }
                     Err(_) => {}
                 }
@@ -168,7 +168,7 @@ impl Controller {
             waiting.given_up.entry(node.clone()).or_default().insert(group.clone(), Pause::default());
             pause
         };
-        self.events().note(Code::MoveGivenUp, Some(&node), Some(&group), reason);
+        self.note_group(Code::MoveGivenUp, Some(&node), &group, reason);
         tokio::time::sleep(pause).await;
         let has_news = {
             let mut waiting = self.waiting_moves();
@@ -222,6 +222,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemStore::new());
         let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
         let group = Command::PutGroup {
+            tenant: None,
             name: "g".into(),
             labels: Labels::new(),
             spec: Default::default(),

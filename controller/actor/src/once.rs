@@ -71,7 +71,11 @@ impl Attempt {
             Precondition::Tag(tag) => Some(tag.as_str()),
         };
         let wanted = wanted(command).map(|intent| intent.value());
-        let wants = json!([target.to_string(), wanted, create_only, condition, plan, commit]);
+        let mut wants = json!([target.to_string(), wanted, create_only, condition, plan, commit]);
+        // Only where there is one, so that writes of before an upgrade are recognized.
+        if let (Command::PutGroup { tenant: Some(tenant), .. }, Some(wants)) = (command, wants.as_array_mut()) {
+            wants.push(tenant.as_str().into());
+        }
         Some(Self { id: id(by, order.key.as_deref()?), wants: short(&wants) })
     }
 

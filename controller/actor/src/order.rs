@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A command with who gives it, and under which conditions.
 
+use canopy_controller_core::metadata::DEFAULT_TENANT;
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::request_id::RequestId;
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::trace::Trace;
-use canopy_controller_core::{Command, Domain};
+use canopy_controller_core::{Command, Domain, DomainError};
 
 use crate::{CommandError, Target};
 
@@ -29,6 +31,8 @@ pub struct Order {
     pub commit: Option<String>,
     /// Everything is checked, and nothing changes.
     pub dry_run: bool,
+    /// What the caller may change: all else does not exist for it.
+    pub scope: Scope,
 }
 
 /// What has to hold of the resource that a command names (RFC 9110 section 13.1).
@@ -58,6 +62,43 @@ impl Order {
             plan: None,
             commit: None,
             dry_run: false,
+            scope: Scope::Domain,
+        }
+    }
+
+    /// Checks that the command is within what the caller may change, before all else: no other refusal shows what is not.
+    ///
+    /// # Errors
+    /// As of a group that is not there. A name that a group of another tenant has is refused without anything of that group.
+    pub(crate) fn check_scope(&self, domain: &Domain) -> Result<(), CommandError> {
+        let Scope::Tenants(tenants) = &self.scope else { return Ok(()) };
+        let not_found = |name: &String| {
+            let name = name.clone();
+            Err(CommandError::Domain(DomainError::NotFound { kind: "group", name }))
+        };
+        let none_in = |tenant: &str| {
+            let own = tenants.iter().cloned().collect();
+            Err(CommandError::NoRoleInTenant { tenant: tenant.to_owned(), own })
+        };
+        match &self.command {
+            Command::PutGroup { name, tenant, .. } => match (domain.tenant_of(name), tenant) {
+                (_, Some(wanted)) if !self.scope.has(wanted) => none_in(wanted),
+                (Some(present), _) if self.scope.has(present) => Ok(()),
+                (Some(_), _) => self.check_against(None).and_then(|()| {
+                    let detail = "choose another name".to_owned();
+                    Err(DomainError::AlreadyExists { kind: "group", name: name.clone(), detail }.into())
+                }),
+                (None, None) if !self.scope.has(DEFAULT_TENANT) => none_in(DEFAULT_TENANT),
+                (None, _) => Ok(()),
+            },
+            Command::DeleteGroup { name: group }
+            | Command::PutMember { group, .. }
+            | Command::DeleteMember { group, .. } => match domain.tenant_of(group) {
+                Some(tenant) if self.scope.has(tenant) => Ok(()),
+                _ => not_found(group),
+            },
+            // None of the others is about a group that an operator declares.
+            _ => Err(CommandError::OfDomain),
         }
     }
 
@@ -66,14 +107,16 @@ impl Order {
     /// # Errors
     /// [`CommandError::Precondition`].
     pub(crate) fn check(&self, domain: &Domain) -> Result<(), CommandError> {
+        self.check_against(Target::of(&self.command).and_then(|target| target.tag(domain)))
+    }
+
+    fn check_against(&self, actual: Option<String>) -> Result<(), CommandError> {
         let expected = match &self.precondition {
             Precondition::None => return Ok(()),
             Precondition::Exists => "any",
             Precondition::Absent => "absent",
             Precondition::Tag(tag) => tag,
         };
-        let target = Target::of(&self.command);
-        let actual = target.as_ref().and_then(|target| target.tag(domain));
         let holds = match &self.precondition {
             Precondition::None => true,
             Precondition::Exists => actual.is_some(),
@@ -83,7 +126,8 @@ impl Order {
         if holds {
             return Ok(());
         }
-        let resource = target.map_or_else(|| "what this command changes".to_owned(), |target| target.to_string());
+        let resource = Target::of(&self.command)
+            .map_or_else(|| "what this command changes".to_owned(), |target| target.to_string());
         let (expected, actual) = (expected.to_owned(), actual.unwrap_or_else(|| "absent".into()));
         Err(CommandError::Precondition { resource, expected, actual })
     }

@@ -132,6 +132,6 @@ impl Controller {
                 format!("group {group}: {reason}; the stall policy could not be executed: {e}"),
             ),
         };
-        self.events().note(code, Some(node), Some(&group), detail);
+        self.note_group(code, Some(node), &group, detail);
     }
 }

@@ -111,7 +111,7 @@ impl Task {
                 tracing::error!(name, %error, "a silence could not be ended; it is tried again in {RETRY:?}")
             }
             Ok(Ok(())) => {
-                self.controller.events().note(Code::SilenceEnded, None, None, format!("silence {name} ended: {why}"));
+                self.controller.events().note(Code::SilenceEnded, None, format!("silence {name} ended: {why}"));
             }
         }
         Ok(())

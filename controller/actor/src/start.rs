@@ -76,7 +76,7 @@ pub async fn start_with(
     let (durable, settled) = watch::channel(0);
     let controller = Controller::new(domain, store.clone(), commands, settled, commit, incidents, events);
     if let Some(lost) = recovery {
-        controller.events().note(Code::StoreRecovered, None, None, lost.to_string());
+        controller.events().note(Code::StoreRecovered, None, lost.to_string());
     }
     controller.audit_ends_at(books.next());
     let mut task = Task {
@@ -92,6 +92,7 @@ pub async fn start_with(
         read_only: None,
         drain_retry: None,
         deletion_retry: None,
+        rates: Default::default(),
     };
     controller.keys_are(task.once.len());
     if let Some(path) = read_only {

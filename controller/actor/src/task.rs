@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::principal::{Principal, PrincipalKind, Written};
+use canopy_controller_core::quota::Rates;
 use canopy_controller_core::request_id::RequestId;
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::trace::Trace;
 use canopy_controller_core::uid::Uid;
 use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
@@ -119,6 +121,8 @@ pub(crate) struct Task {
     pub(crate) drain_retry: Option<Instant>,
     /// When a step of a deletion that failed is tried again.
     pub(crate) deletion_retry: Option<Instant>,
+    /// What operators changed of tenants a moment ago.
+    pub(crate) rates: Rates,
 }
 
 type Answer = oneshot::Sender<Result<Done, CommandError>>;
@@ -289,12 +293,21 @@ impl Task {
     }
 
     /// `None` if the command ends here; the batch has its answer.
-    fn plan(&self, request: Request, batch: &mut Batch) -> Option<Planned> {
+    fn plan(&mut self, request: Request, batch: &mut Batch) -> Option<Planned> {
         let Request { order, arrived, show, answer } = request;
+        // Before a key: what was written may belong to another tenant now.
+        if let Err(refused) = self.controller.read(|d| order.check_scope(d)) {
+            batch.answers.push((answer, Err(refused)));
+            return None;
+        }
         let attempt = Attempt::of(&order);
         let known = attempt.as_ref().map_or(Ok(None), |attempt| self.once.find(attempt, UnixTime::now()));
         if let Some(again) = known.transpose() {
             batch.answers.push((answer, again.and_then(|past| self.replay(past, show))));
+            return None;
+        }
+        if let Err(refused) = self.check_rate(&order) {
+            batch.answers.push((answer, Err(refused)));
             return None;
         }
         let keyed = attempt.zip(Target::of(&order.command));
@@ -331,6 +344,19 @@ impl Task {
         };
         batch.answers.push((answer, end));
         None
+    }
+
+    /// Counts an operator's change of what a tenant has; also one that is refused, which costs as much.
+    fn check_rate(&mut self, order: &Order) -> Result<(), CommandError> {
+        let target = Target::of(&order.command).filter(|_| order.by.kind == PrincipalKind::Operator && !order.dry_run);
+        let found = self.controller.read(|d| {
+            let tenant = target?.tenant(d, &order.command)?;
+            let limit = d.quota(&tenant).changes_per_second;
+            Some((tenant, limit))
+        });
+        let Some((tenant, limit)) = found else { return Ok(()) };
+        let taken = self.rates.take(&tenant, limit, self.controller.now());
+        taken.map_err(|too_fast| CommandError::TooFast { tenant, too_fast })
     }
 
     /// The answer to a write that was carried out before: its resource as it is now.
@@ -393,7 +419,8 @@ impl Task {
             let (uid, revision) = (Some(domain.next_uid()), domain.revision() + 1);
             let (old, new) = (old.as_ref(), new.as_ref());
             let act = Action::Rotate;
-            self.books.note(&Entry { target: &target, written: &written, old, new, act, uid, revision })
+            let tenant = target.tenant(domain, &command);
+            self.books.note(&Entry { target: &target, written: &written, old, new, act, uid, tenant, revision })
         });
         let uid = match (&old, &new) {
             (Some((metadata, _)), Some(_)) => Some(metadata.uid),
@@ -589,7 +616,7 @@ impl Task {
                 "no change is taken until the store can be written again; nodes continue to forward"
             );
             self.controller.set_read_only(Some(error.clone()));
-            self.controller.events().note(Code::StoreReadOnly, None, None, error);
+            self.controller.events().note(Code::StoreReadOnly, None, error);
         }
         self.read_only = Some(path);
     }
@@ -616,7 +643,7 @@ impl Task {
         self.read_only = None;
         self.controller.set_read_only(None);
         tracing::info!("the store can be written again");
-        self.controller.events().note(Code::StoreWritable, None, None, "changes are taken again");
+        self.controller.events().note(Code::StoreWritable, None, "changes are taken again");
         Ok(())
     }
 
@@ -671,11 +698,14 @@ fn both(mut first: Applied, second: Applied) -> Applied {
 pub(crate) fn validate(
     mut domain: Domain,
     commands: Vec<Command>,
+    scope: &Scope,
     now: Monotonic,
 ) -> Result<Vec<Outcome>, (usize, CommandError)> {
     let mut outcomes = Vec::with_capacity(commands.len());
     for (i, command) in commands.into_iter().enumerate() {
-        let prepared = domain.prepare(command).map_err(|e| (i, e.into()))?;
+        let order = Order { scope: scope.clone(), ..Order::new(command, Principal::default()) };
+        order.check_scope(&domain).map_err(|e| (i, e))?;
+        let prepared = domain.prepare(order.command).map_err(|e| (i, e.into()))?;
         outcomes.push(prepared.outcome());
         domain.apply(prepared, now).map_err(|e| (i, e.into()))?;
     }

@@ -41,7 +41,7 @@ impl Controller {
         for LossNews { link, node, is_lossy, detail, groups } in self.write(|d| d.link_losses(node, losses, now)) {
             let code = if is_lossy { Code::LinkLossy } else { Code::LinkLossEnded };
             tracing::warn!(%code, link, node, "{detail}");
-            self.events().note(code, Some(&node), None, detail);
+            self.events().note(code, Some(&node), detail);
             if !groups.is_empty() {
                 self.groups_changed(&groups);
             }

@@ -22,7 +22,14 @@ const LONG: Duration = Duration::from_secs(3600);
 
 fn put(name: &str, mtu: u32) -> Command {
     let spec = GroupSpec { path_mtu: mtu, ..GroupSpec::default() };
-    Command::PutGroup { name: name.into(), labels: Labels::new(), spec, if_match: None, create_only: false }
+    Command::PutGroup {
+        tenant: None,
+        name: name.into(),
+        labels: Labels::new(),
+        spec,
+        if_match: None,
+        create_only: false,
+    }
 }
 
 fn delete(name: &str) -> Command {

@@ -40,6 +40,7 @@ async fn fabric(store: &Arc<Failing>) -> Running {
 
 fn put(name: &str) -> Command {
     Command::PutGroup {
+        tenant: None,
         name: name.into(),
         labels: Labels::new(),
         spec: Default::default(),

@@ -94,6 +94,7 @@ fn put_topology(nodes: u64) -> Command {
 
 fn put_group(name: &str) -> Command {
     Command::PutGroup {
+        tenant: None,
         name: name.into(),
         labels: Labels::new(),
         spec: Default::default(),

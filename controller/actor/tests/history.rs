@@ -49,7 +49,14 @@ fn alice() -> Principal {
 
 fn put(name: &str, mtu: u32) -> Command {
     let spec = GroupSpec { path_mtu: mtu, ..GroupSpec::default() };
-    Command::PutGroup { name: name.into(), labels: Labels::new(), spec, if_match: None, create_only: false }
+    Command::PutGroup {
+        tenant: None,
+        name: name.into(),
+        labels: Labels::new(),
+        spec,
+        if_match: None,
+        create_only: false,
+    }
 }
 
 async fn run(controller: &Controller, command: Command, by: Principal) {

@@ -16,7 +16,7 @@ use support::{Failing, alice, bob, stop};
 
 fn create(name: &str) -> Command {
     let (labels, spec) = (Labels::new(), GroupSpec::default());
-    Command::PutGroup { name: name.into(), labels, spec, if_match: None, create_only: true }
+    Command::PutGroup { tenant: None, name: name.into(), labels, spec, if_match: None, create_only: true }
 }
 
 fn delete(name: &str) -> Command {
@@ -70,6 +70,7 @@ async fn a_write_that_changes_nothing_has_a_key_too_and_one_that_is_refused_has_
     let running = start(store.clone(), Default::default()).await.unwrap();
     let controller = &running.controller;
     let put = || Command::PutGroup {
+        tenant: None,
         name: "g".into(),
         labels: Labels::new(),
         spec: GroupSpec::default(),
@@ -81,8 +82,14 @@ async fn a_write_that_changes_nothing_has_a_key_too_and_one_that_is_refused_has_
     send(controller, create("g"), "k1").await.unwrap();
     assert_eq!(send(controller, put(), "k2").await.unwrap().outcome, Outcome::Unchanged);
     let spec = GroupSpec { path_mtu: 4096, ..GroupSpec::default() };
-    let changed =
-        Command::PutGroup { name: "g".into(), labels: Labels::new(), spec, if_match: None, create_only: false };
+    let changed = Command::PutGroup {
+        tenant: None,
+        name: "g".into(),
+        labels: Labels::new(),
+        spec,
+        if_match: None,
+        create_only: false,
+    };
     controller.carry_out(Order::new(changed, bob())).await.unwrap();
     // Carried out now, it would undo what the other one has written since.
     let again = send(controller, put(), "k2").await.unwrap();

@@ -42,7 +42,7 @@ fn timeless(record: &str) -> String {
 
 fn group(name: &str, labels: &[(&str, &str)], spec: GroupSpec) -> Command {
     let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    Command::PutGroup { name: name.into(), labels, spec, if_match: None, create_only: true }
+    Command::PutGroup { tenant: None, name: name.into(), labels, spec, if_match: None, create_only: true }
 }
 
 fn join(group: &str, spec: serde_json::Value) -> Command {
@@ -186,8 +186,14 @@ async fn a_resource_of_an_earlier_version_gets_a_uid_that_stays() {
     let relabelled = controller.read(|d| d.group("g1")).unwrap();
     assert_eq!((relabelled.metadata.created.as_ref(), relabelled.metadata.written()), (None, None));
     let labels = Labels::from([("job".to_owned(), "other".to_owned())]);
-    let change =
-        Command::PutGroup { name: "g1".into(), labels, spec: relabelled.spec, if_match: None, create_only: false };
+    let change = Command::PutGroup {
+        tenant: None,
+        name: "g1".into(),
+        labels,
+        spec: relabelled.spec,
+        if_match: None,
+        create_only: false,
+    };
     let order = Order::new(change, Principal::operator("alice", Some(1000)));
     controller.carry_out(order).await.unwrap();
     controller.stop().await;

@@ -90,7 +90,18 @@ pub struct AuditItem {
 
 impl From<audit::AuditEntry> for AuditItem {
     fn from(entry: audit::AuditEntry) -> Self {
-        let audit::AuditEntry { sequence, written, action, kind, name, uid, generation, fields, more_fields } = entry;
+        let audit::AuditEntry {
+            sequence,
+            written,
+            action,
+            kind,
+            name,
+            uid,
+            generation,
+            fields,
+            more_fields,
+            tenant: _,
+        } = entry;
         let request_id = written.request.map(|id| id.to_string());
         let (time_unix_ns, by, kind) = (written.at.nanos(), written.by.into(), kind.into());
         Self {
@@ -113,6 +124,9 @@ impl From<audit::AuditEntry> for AuditItem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionItem {
+    /// The tenant of a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// Which resource of this name.
     #[schema(value_type = String)]
     pub uid: Uid,

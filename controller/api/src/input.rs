@@ -39,7 +39,7 @@ pub struct MetadataInput {
     /// Members: the group. May be left out, the path names it.
     #[serde(default)]
     pub group: Option<String>,
-    /// `default`, or left out.
+    /// Groups: the tenant that it is created in, and stays in; `default` when left out. All else is the domain's: `default`, or left out.
     #[serde(default)]
     pub tenant: Option<String>,
     /// For selecting and for people; members carry none.
@@ -102,9 +102,11 @@ impl<S> Input<S> {
         if self.kind != wanted {
             errors.push("kind", format!("{:?} does not belong here: use {wanted:?}", self.kind));
         }
-        if let Some(tenant) = self.metadata.tenant.as_deref().filter(|t| *t != DEFAULT_TENANT) {
-            errors
-                .push("metadata.tenant", format!("{tenant:?} does not exist: leave it out or use {DEFAULT_TENANT:?}"));
+        // Of a member, the group's: a member that was read can be sent back.
+        let is_free = matches!(kind, Kind::Group | Kind::Member);
+        if let Some(tenant) = self.metadata.tenant.as_deref().filter(|t| !is_free && *t != DEFAULT_TENANT) {
+            let detail = format!("{tenant:?} is not possible here: groups alone have tenants: leave it out");
+            errors.push("metadata.tenant", detail);
         }
         match (self.metadata.name.as_deref(), name) {
             (Some(have), Some(want)) if have != want => {

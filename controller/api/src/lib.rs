@@ -61,6 +61,7 @@ mod resource;
 pub mod sign_in;
 pub mod silence;
 pub mod telemetry;
+pub mod tenant;
 pub mod token;
 pub mod topology;
 pub mod version;

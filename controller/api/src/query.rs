@@ -220,6 +220,19 @@ pub struct HostQuery {
     pub field_selector: String,
 }
 
+/// A page of tenants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct TenantQuery {
+    /// Tenants on this page, 1..=500; 100 when absent.
+    pub limit: Option<usize>,
+    /// Token from the previous page.
+    #[serde(rename = "continue")]
+    #[param(rename = "continue")]
+    pub next: Option<String>,
+}
+
 /// Filter for events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

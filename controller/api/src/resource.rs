@@ -77,6 +77,8 @@ pub enum Kind {
     VersionList,
     /// A list of [`crate::identity::Revocation`].
     RevocationList,
+    /// A list of [`crate::tenant::TenantItem`].
+    TenantList,
     /// A list of [`crate::token::TokenItem`].
     TokenList,
     /// A list of [`crate::telemetry::GroupSample`].

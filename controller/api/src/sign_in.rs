@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The way of a browser into the API: a code that works once, exchanged for the bearer of a session.
 
+use std::collections::BTreeMap;
+
 use canopy_controller_core::role::Role;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -49,9 +51,13 @@ pub struct Session {
     pub expires_in_seconds: u64,
     /// Who the writes of the session are by: who had the code made, through the UI.
     pub by: Principal,
-    /// What the session may do: `viewer`, `operator` or `admin`.
+    /// What the session may do in the whole domain: `viewer`, `operator` or `admin`.
     #[schema(value_type = Option<String>)]
     pub role: Option<Role>,
+    /// What it may do in single tenants besides: role by name of the tenant.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub tenants: BTreeMap<String, Role>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tokens of operators and their programs, and who a caller is.
 
+use std::collections::BTreeMap;
+
 use canopy_controller_core::role::Role;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,7 +16,10 @@ use crate::sign_in::Credential;
 pub struct TokenInput {
     /// Its name, unique in the domain.
     pub name: String,
-    /// `metrics`, `viewer`, `operator` or `admin`; at most the caller's.
+    /// The tenant that it is for; the whole domain when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// `metrics`, `viewer`, `operator` or `admin`; at most the caller's there.
     #[schema(value_type = String)]
     pub role: Role,
     /// How long it works, 60 to 7776000 seconds (90 days); 30 days when left out.
@@ -31,6 +36,9 @@ pub struct NewToken {
     pub token: Credential,
     /// Its name.
     pub name: String,
+    /// The tenant that it is for; absent: the whole domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// What it may do.
     #[schema(value_type = String)]
     pub role: Role,
@@ -47,6 +55,9 @@ pub struct NewToken {
 pub struct TokenItem {
     /// Its name.
     pub name: String,
+    /// The tenant that it is for; absent: the whole domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// What it may do.
     #[schema(value_type = String)]
     pub role: Role,
@@ -66,7 +77,11 @@ pub struct TokenItem {
 pub struct CallerItem {
     /// Whose writes the caller's are.
     pub principal: Principal,
-    /// What the caller may do.
+    /// What the caller may do in the whole domain, and so in every tenant.
     #[schema(value_type = Option<String>)]
     pub role: Option<Role>,
+    /// What it may do in single tenants besides: role by name of the tenant.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub tenants: BTreeMap<String, Role>,
 }

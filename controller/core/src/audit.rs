@@ -5,6 +5,7 @@ use canopy_model::ids::Generation;
 use serde::{Deserialize, Serialize};
 
 use crate::principal::Written;
+use crate::tenant::recorded;
 use crate::uid::Uid;
 
 /// Fields that one entry names, at most.
@@ -132,6 +133,16 @@ pub struct AuditEntry {
     /// How many more there are.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_fields: usize,
+    /// The tenant of the group: see [`AuditEntry::tenant`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+}
+
+impl AuditEntry {
+    /// The tenant that it belongs to, of a group or a member; `None`: it is the domain's.
+    pub fn tenant(&self) -> Option<&str> {
+        matches!(self.kind, IntentKind::Group | IntentKind::Member).then(|| recorded(self.tenant.as_deref()))
+    }
 }
 
 fn is_zero(n: &usize) -> bool {

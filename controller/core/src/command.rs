@@ -36,6 +36,8 @@ pub enum Command {
     PutGroup {
         /// Its name, a DNS-1123 label.
         name: String,
+        /// Its tenant, a DNS-1123 label; `None`: the one that it is in, `default` for a new one. Another one than that is refused.
+        tenant: Option<String>,
         /// Its labels.
         labels: Labels,
         /// Its desired configuration.

@@ -210,6 +210,11 @@ impl<F: Field> FieldSelector<F> {
         self.0.iter().filter(|r| r.field == field).all(|r| (r.value == value) == r.is_equal)
     }
 
+    /// The value that this field must have, if one is required.
+    pub fn required(&self, field: F) -> Option<&str> {
+        self.0.iter().find(|r| r.field == field && r.is_equal).map(|r| r.value.as_str())
+    }
+
     /// True if there is a requirement on this field.
     pub fn requires(&self, field: F) -> bool {
         self.0.iter().any(|r| r.field == field)

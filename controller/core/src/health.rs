@@ -145,6 +145,8 @@ pub struct Change {
     pub key: ProblemKey,
     /// True if it is open now.
     pub is_open: bool,
+    /// When its first symptom was seen, on the wall clock of then.
+    pub began: UnixTime,
     /// What was seen, for operators.
     pub evidence: String,
 }
@@ -203,12 +205,14 @@ impl Health {
                 Stage::Pending(at) if at <= now => {
                     known.stage = Stage::Open;
                     let evidence = known.reports.values().next().map(|r| r.evidence.clone()).unwrap_or_default();
-                    self.changes.push(Change { key, is_open: true, evidence });
+                    let began = known.began;
+                    self.changes.push(Change { key, is_open: true, began, evidence });
                 }
                 Stage::Closing(at) if at <= now => {
                     let evidence = known.last.first().cloned().unwrap_or_default();
+                    let began = known.began;
                     self.known.remove(&key);
-                    self.changes.push(Change { key, is_open: false, evidence });
+                    self.changes.push(Change { key, is_open: false, began, evidence });
                 }
                 // A timer of an earlier stage.
                 Stage::Pending(_) | Stage::Open | Stage::Closing(_) => {}

@@ -6,7 +6,7 @@
 //! `NodeSpec` per node, and views for APIs. [`Domain`] holds the state. Each of the following modules depends only on
 //! those listed before it:
 //!
-//! - `hash`, `secret`, `uid`, `request_id`, `trace`, `principal`, `role`, `metadata`, `condition`, `limits`, `error`: small things that all others use.
+//! - `hash`, `secret`, `uid`, `request_id`, `trace`, `principal`, `role`, `metadata`, `tenant`, `quota`, `condition`, `limits`, `error`: small things that all others use.
 //! - `topology`: the declared network as a compact graph; `routes`: unicast routes and the rest of a node's base.
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel.
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
@@ -43,10 +43,12 @@ pub mod limits;
 pub mod metadata;
 pub mod principal;
 pub mod problem;
+pub mod quota;
 pub mod record;
 pub mod request_id;
 pub mod role;
 pub mod selector;
+pub mod tenant;
 pub mod threshold;
 pub mod trace;
 pub mod uid;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::principal::Written;
 use crate::uid::Uid;
 
-/// The only tenant; tenants are not a resource yet.
+/// The tenant of what names none, and of all that earlier versions wrote.
 pub const DEFAULT_TENANT: &str = "default";
 
 /// Most labels per resource.
@@ -34,7 +34,7 @@ pub type Labels = BTreeMap<String, String>;
 pub struct Metadata {
     /// Unique among resources of its kind.
     pub name: String,
-    /// Owner; `default` unless tenants are in use.
+    /// Owner: of a group the tenant that it was created in, of a member its group's; `default` of all else.
     pub tenant: String,
     /// For selectors and for people.
     #[serde(default)]
@@ -53,7 +53,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Metadata of a new resource.
+    /// Metadata of a new resource of the domain.
     pub(crate) fn created(name: &str, labels: Labels, uid: Uid, written: &Written) -> Self {
         let created = Some(written.of_resource());
         Self {
@@ -65,6 +65,11 @@ impl Metadata {
             created,
             changed: None,
         }
+    }
+
+    /// The same in this tenant.
+    pub(crate) fn in_tenant(self, tenant: &str) -> Self {
+        Self { tenant: tenant.to_owned(), ..self }
     }
 
     /// The same resource after one more change.

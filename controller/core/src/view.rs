@@ -21,6 +21,7 @@ use crate::condition::Condition;
 use crate::delivery::Delivery;
 use crate::encoding::EncodingReport;
 use crate::metadata::Metadata;
+use crate::quota::Quota;
 use crate::threshold::Thresholds;
 
 /// One page of a list, in name order, and the start of the next page.
@@ -30,6 +31,26 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Pass as `after` for the next page; `None` on the last page.
     pub next: Option<String>,
+}
+
+/// What a tenant has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantUsage {
+    /// Its groups.
+    pub groups: usize,
+    /// Memberships of receivers in them.
+    pub receivers: usize,
+}
+
+/// A tenant: what it has beside what it may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantView {
+    /// Its name.
+    pub name: String,
+    /// What it has.
+    pub usage: TenantUsage,
+    /// What it may have.
+    pub quota: Quota,
 }
 
 /// The network.

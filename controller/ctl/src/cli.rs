@@ -454,6 +454,9 @@ pub enum Resource {
     /// Members of a group (-g).
     #[value(alias = "member")]
     Members,
+    /// Tenants, with what they have and may have.
+    #[value(alias = "tenant")]
+    Tenants,
     /// The controller: its version, store, and the times of its commits.
     #[value(alias = "controller")]
     Controllers,

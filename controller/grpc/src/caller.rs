@@ -92,7 +92,7 @@ impl Caller {
         let detail = format!(
             "{self} has a certificate of this node with another key than the connected agent: if it is not a machine that replaces the node's, run `canopyctl node revoke {node}` and enroll the right one"
         );
-        controller.events().note(Code::SecondAgentRefused, Some(node), None, detail);
+        controller.events().note(Code::SecondAgentRefused, Some(node), detail);
         Status::permission_denied(format!(
             "node: {node:?} is connected with another key: stop the other agent, or revoke its certificate with `canopyctl node revoke {node}`"
         ))

@@ -36,6 +36,8 @@ pub fn command(e: CommandError) -> Status {
         | CommandError::NotReversible { .. }
         | CommandError::KeyReused { .. }
         | CommandError::Outlived { .. } => Status::failed_precondition(e.to_string()),
+        CommandError::NoRoleInTenant { .. } | CommandError::OfDomain => Status::permission_denied(e.to_string()),
+        CommandError::TooFast { .. } => Status::resource_exhausted(e.to_string()),
         CommandError::CommitTimeout(_) => Status::invalid_argument(e.to_string()),
         CommandError::Store(StoreError::Limit(why)) => Status::resource_exhausted(why),
         CommandError::Store(cause @ StoreError::Full { .. }) => Status::unavailable(cause.to_string()),

@@ -50,13 +50,13 @@ impl IdentityService for Identities {
         match &answer {
             Ok(made) => {
                 tracing::info!(%subject, %caller, not_after = made.not_after.nanos() / 1_000_000_000, "enrolled");
-                events.note(Code::Enrolled, node_of(&subject), None, format!("{subject} was enrolled by {caller}"));
+                events.note(Code::Enrolled, node_of(&subject), format!("{subject} was enrolled by {caller}"));
             }
             Err(refusal) => {
                 tracing::debug!(%subject, %caller, reason = %refusal, "refused an enrollment");
                 // Without a token every machine that reaches the port could fill events and log.
                 if !matches!(refusal, Refusal::Unknown | Refusal::Request(_)) {
-                    events.note(Code::EnrollmentRefused, node_of(&subject), None, format!("{caller}: {refusal}"));
+                    events.note(Code::EnrollmentRefused, node_of(&subject), format!("{caller}: {refusal}"));
                 }
             }
         }

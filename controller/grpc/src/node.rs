@@ -317,12 +317,17 @@ impl Nodes {
                 tracing::warn!(node, code = %event.code, group = ?event.group, "the node reports about a group that it has no part in: ignored");
                 continue;
             }
-            let group = event.group.and_then(|id| self.controller.read(|d| d.group_name(id).map(str::to_owned)));
+            let (group, tenant) = self.controller.read(|d| {
+                let group = event.group.and_then(|id| d.group_name(id));
+                let tenant = group.and_then(|group| d.tenant_of(group));
+                (group.map(str::to_owned), tenant.map(str::to_owned))
+            });
             tracing::info!(node, code = %event.code, group, detail = event.detail, "node event");
             self.controller.events().push(Event {
                 time: event.time,
                 node: Some(node.clone()),
                 group,
+                tenant,
                 branch: event.branch,
                 ..Event::new(EventKind::Node(event.code), event.detail.clone())
             });
@@ -341,7 +346,6 @@ impl Nodes {
             self.controller.events().note(
                 EventKind::EventsLeftOut,
                 Some(&node),
-                None,
                 format!("{} events of one message beyond the first {MAX_EVENTS}", received - MAX_EVENTS),
             );
         }

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which role each request needs: the only place of the northbound API that decides it.
+//! Which role each request needs, and whether a role in a tenant is enough: the only place of the northbound API that decides it.
 //!
-//! What is not named here needs a viewer to read and an operator to write. Files of the web UI are not behind it: they show nothing of the
-//! domain.
+//! What is not named here needs a viewer to read and an operator to write, of the domain. Files of the web UI are not behind it: they show
+//! nothing of the domain.
+//!
+//! For a caller whose role is one in a tenant, a group of another tenant is a group that there is not: the same answer, here, before anything
+//! of the request is read. What names no group (lists, streams, a group that is created) has the caller's
+//! [`Scope`](canopy_controller_core::tenant::Scope): what is read is filtered by it, and commands are checked against it where they are
+//! prepared, in their order.
 
 use axum::body::Body;
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::header::WWW_AUTHENTICATE;
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use canopy_controller_access::Identity;
+use canopy_controller_actor::Controller;
 use canopy_controller_core::role::Role;
+use canopy_controller_core::uid::Uid;
 use http_body_util::Limited;
 
 use crate::caller::Caller;
@@ -44,9 +51,54 @@ const OTHERS: [(&str, &str, Role); 10] = [
     ("POST", "/api/v1/revocations", Role::Admin),
 ];
 
+/// How far a role in a tenant goes in an operation. What is not named here is the domain's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// What it shows or changes is filtered by the caller's scope.
+    Scoped,
+    /// It is about the group in its path, which is one of the tenant.
+    Group,
+}
+
+const OF_TENANTS: [(&str, &str, Reach); 33] = [
+    ("GET", "/api/v1/caller", Reach::Scoped),
+    ("POST", "/api/v1/sign-in-codes", Reach::Scoped),
+    ("GET", "/api/v1/problem-codes", Reach::Scoped),
+    ("GET", "/api/v1/tokens", Reach::Scoped),
+    ("POST", "/api/v1/tokens", Reach::Scoped),
+    ("POST", "/api/v1/tokens/{token}/rotate", Reach::Scoped),
+    ("DELETE", "/api/v1/tokens/{token}", Reach::Scoped),
+    ("GET", "/api/v1/audit", Reach::Scoped),
+    ("GET", "/api/v1/charts", Reach::Scoped),
+    ("GET", "/api/v1/events", Reach::Scoped),
+    ("GET", "/api/v1/problems", Reach::Scoped),
+    ("GET", "/api/v1/problems/{id}", Reach::Scoped),
+    ("GET", "/api/v1/versions", Reach::Scoped),
+    ("GET", "/api/v1/watch", Reach::Scoped),
+    ("GET", "/api/v1/groups", Reach::Scoped),
+    ("POST", "/api/v1/groups", Reach::Scoped),
+    ("PUT", "/api/v1/groups/{group}", Reach::Scoped),
+    ("GET", "/api/v1/groups/{group}", Reach::Group),
+    ("DELETE", "/api/v1/groups/{group}", Reach::Group),
+    ("GET", "/api/v1/groups/{group}/captures", Reach::Group),
+    ("POST", "/api/v1/groups/{group}/captures", Reach::Group),
+    ("GET", "/api/v1/groups/{group}/captures/{capture}", Reach::Group),
+    ("GET", "/api/v1/groups/{group}/members", Reach::Group),
+    ("POST", "/api/v1/groups/{group}/members", Reach::Group),
+    ("GET", "/api/v1/groups/{group}/members/{host}", Reach::Group),
+    ("PUT", "/api/v1/groups/{group}/members/{host}", Reach::Group),
+    ("DELETE", "/api/v1/groups/{group}/members/{host}", Reach::Group),
+    ("GET", "/api/v1/groups/{group}/packet", Reach::Group),
+    ("GET", "/api/v1/groups/{group}/telemetry", Reach::Group),
+    ("GET", "/api/v1/groups/{group}/waited-for", Reach::Group),
+    ("POST", "/api/v1/validate", Reach::Scoped),
+    ("GET", "/api/v1/tenants", Reach::Scoped),
+    ("GET", "/metrics", Reach::Scoped),
+];
+
 /// The lowest role that a request needs; `None`: it needs none. `path` is the route's, with its parameters in braces.
 pub(crate) fn needed(method: &Method, path: &str, query: Option<&str>) -> Option<Role> {
-    let method = if method == Method::HEAD { &Method::GET } else { method };
+    let method = as_read(method);
     // The names of checks that fail show the domain.
     let is_verbose = path == "/readyz" && query.is_some_and(|query| !query.is_empty());
     if OPEN.contains(&(method.as_str(), path)) && !is_verbose {
@@ -60,35 +112,98 @@ pub(crate) fn needed(method: &Method, path: &str, query: Option<&str>) -> Option
     })
 }
 
-/// Answers 401 to a caller without a role and 403 to one whose role is not enough, before anything else is read of the request.
-pub(crate) async fn authorize(request: Request, next: Next) -> Response {
-    let path = request.extensions().get::<MatchedPath>().map_or_else(String::new, |path| path.as_str().to_owned());
-    let role = needed(request.method(), &path, request.uri().query());
-    if let Some(needed) = role {
-        let identity = Caller::of(request.extensions()).await;
-        if identity.role.is_none_or(|role| role < needed) {
-            return refuse(&identity, needed);
-        }
-    }
-    // Strangers make it read no more than a code has.
-    let request = if role.is_none() { request.map(|body| Body::new(Limited::new(body, OPEN_BODY))) } else { request };
-    next.run(request).await
+/// How far a role in a tenant goes; `None`: the operation needs a role of the domain.
+fn reach(method: &Method, path: &str) -> Option<Reach> {
+    let method = as_read(method).as_str();
+    OF_TENANTS.iter().find(|(m, p, _)| (*m, *p) == (method, path)).map(|(.., reach)| *reach)
 }
 
-fn refuse(Identity { principal, role, .. }: &Identity, needed: Role) -> Response {
-    match role {
-        None => {
-            let detail = format!(
-                "{principal} has no role on this controller: an administrator adds the user to a group of authorization.unix (canopy-view, canopy or canopy-admin), or gives you a token, which is sent as `Authorization: Bearer` (canopyctl: CANOPY_TOKEN_FILE)"
-            );
-            let error = ApiError::new(StatusCode::UNAUTHORIZED, "Unauthenticated", detail);
-            ([(WWW_AUTHENTICATE, "Bearer")], error).into_response()
-        }
-        Some(role) => {
-            let detail = format!("{principal} has the role {role}, and this needs {needed}: ask an administrator");
-            ApiError::new(StatusCode::FORBIDDEN, "RoleNeeded", detail).into_response()
-        }
+/// Whether a role in a tenant is enough for an operation, as far as it goes.
+pub(crate) fn is_of_tenants(method: &Method, path: &str) -> bool {
+    reach(method, path).is_some()
+}
+
+/// A HEAD is a GET without the body.
+fn as_read(method: &Method) -> &Method {
+    if method == Method::HEAD { &Method::GET } else { method }
+}
+
+/// Answers 401 to a caller without a role and 403 to one whose role is not enough, before anything else is read of the request; 404 to one
+/// with a role in a tenant, for a group that it has not.
+pub(crate) async fn authorize(State(controller): State<Controller>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map_or_else(String::new, |path| path.as_str().to_owned());
+    let Some(needed) = needed(request.method(), &path, request.uri().query()) else {
+        // Strangers make it read no more than a code has.
+        return next.run(request.map(|body| Body::new(Limited::new(body, OPEN_BODY)))).await;
+    };
+    let identity = Caller::of(request.extensions()).await;
+    if identity.role >= Some(needed) {
+        return next.run(request).await;
     }
+    match reach(request.method(), &path) {
+        None => refuse(&identity, needed, true),
+        Some(_) if identity.highest() < Some(needed) => refuse(&identity, needed, false),
+        Some(Reach::Scoped) => next.run(request).await,
+        Some(Reach::Group) => of_group(&controller, &identity, needed, request, next).await,
+    }
+}
+
+/// A request about the group in its path, for a caller whose role for it is one in a tenant.
+async fn of_group(
+    controller: &Controller,
+    identity: &Identity,
+    needed: Role,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let named = RawPathParams::from_request_parts(&mut parts, &())
+        .await
+        .ok()
+        .and_then(|all| all.iter().find(|(parameter, _)| *parameter == "group").map(|(_, name)| name.to_owned()));
+    let name = named.unwrap_or_default();
+    let find = || controller.read(|d| d.declared_group(&name).map(|(m, _)| (m.tenant.clone(), m.uid)));
+    let seen = |(tenant, _): &(String, Uid)| identity.role_in(tenant) >= Some(Role::Viewer);
+    let Some(found) = find().filter(seen) else { return not_found(name) };
+    if identity.role_in(&found.0) < Some(needed) {
+        return refuse(identity, needed, false);
+    }
+    let is_read = as_read(&parts.method) == Method::GET || parts.uri.path().ends_with("/captures");
+    let response = next.run(Request::from_parts(parts, body)).await;
+    // What was read meanwhile may be of another group that has got this name. Commands are checked when they are prepared.
+    if is_read && find() != Some(found) {
+        return not_found(name);
+    }
+    response
+}
+
+fn not_found(group: String) -> Response {
+    ApiError::not_found("group", group).into_response()
+}
+
+/// The refusal to a caller with roles in tenants alone of what is not theirs.
+pub(crate) fn of_domain(what: &str) -> ApiError {
+    let detail = format!(
+        "{what}: this is of the whole domain, and your roles are in single tenants: ask an administrator of the domain"
+    );
+    ApiError::new(StatusCode::FORBIDDEN, "RoleNeeded", detail)
+}
+
+fn refuse(identity: &Identity, needed: Role, is_of_domain: bool) -> Response {
+    let Identity { principal, role, tenants, .. } = identity;
+    if identity.highest().is_none() {
+        let detail = format!(
+            "{principal} has no role on this controller: an administrator adds the user to a group of authorization.unix (canopy-view, canopy or canopy-admin), or gives you a token, which is sent as `Authorization: Bearer` (canopyctl: CANOPY_TOKEN_FILE)"
+        );
+        let error = ApiError::new(StatusCode::UNAUTHORIZED, "Unauthenticated", detail);
+        return ([(WWW_AUTHENTICATE, "Bearer")], error).into_response();
+    }
+    let own = role.iter().map(|role| format!("the role {role}"));
+    let own: Vec<String> =
+        own.chain(tenants.iter().map(|(tenant, role)| format!("the role {role} in tenant {tenant}"))).collect();
+    let place = if is_of_domain && !tenants.is_empty() { " in the whole domain" } else { "" };
+    let detail = format!("{principal} has {}, and this needs {needed}{place}: ask an administrator", own.join(" and "));
+    ApiError::new(StatusCode::FORBIDDEN, "RoleNeeded", detail).into_response()
 }
 
 #[cfg(test)]
@@ -108,6 +223,10 @@ mod tests {
         for (method, path, _) in OTHERS {
             assert!(is_route(method, path), "{method} {path}");
             assert!(!OPEN.contains(&(method, path)));
+        }
+        for (method, path, reach) in OF_TENANTS {
+            assert!(is_route(method, path), "{method} {path}");
+            assert!(reach != Reach::Group || path.contains("{group}"), "{method} {path}");
         }
     }
 

@@ -9,6 +9,8 @@ use canopy_controller_actor::{Order, Precondition};
 use canopy_controller_api::query::WriteQuery;
 use canopy_controller_core::Command;
 use canopy_controller_core::principal::Principal;
+use canopy_controller_core::role::Role;
+use canopy_controller_core::tenant::Scope;
 
 use crate::caller::Caller;
 use crate::error::ApiError;
@@ -30,6 +32,8 @@ const MAX_KEY: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     pub(crate) by: Principal,
+    /// See [`Order::scope`].
+    pub(crate) scope: Scope,
     pub(crate) precondition: Precondition,
     pub(crate) plan: Option<String>,
     pub(crate) commit: Option<String>,
@@ -41,8 +45,9 @@ pub(crate) struct Conditions {
 impl Conditions {
     /// `command` under these conditions.
     pub(crate) fn order(self, command: Command) -> Order {
-        let Self { by, precondition, plan, commit, key, dry_run } = self;
+        let Self { by, scope, precondition, plan, commit, key, dry_run } = self;
         Order {
+            scope,
             precondition,
             plan,
             commit,
@@ -80,11 +85,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Conditions {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let ApiQuery(query) = ApiQuery::<WriteQuery>::from_request_parts(parts, state).await?;
         let precondition = precondition(&parts.headers)?;
-        let by = Caller::of(&parts.extensions).await.principal;
+        let identity = Caller::of(&parts.extensions).await;
+        let (scope, by) = (identity.scope(Role::Operator), identity.principal);
         let plan = digits(&parts.headers, IF_PLAN_MATCH, "If-Plan-Match", "the `plan` of a dry run")?;
         let commit = digits(&parts.headers, CANOPY_COMMIT, "Canopy-Commit", "the id of the pending commit")?;
         let key = key(&parts.headers)?;
-        Ok(Self { by, precondition, plan, commit, key, dry_run: query.dry_run })
+        Ok(Self { by, scope, precondition, plan, commit, key, dry_run: query.dry_run })
     }
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Maps every refusal of this API to a status code, a stable code word, and the invalid fields.
 
+use std::time::Duration;
+
+use axum::http::header::RETRY_AFTER;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::CommandError;
@@ -19,12 +22,14 @@ pub struct ApiError {
     code: &'static str,
     detail: String,
     errors: Vec<FieldError>,
+    /// When to try again.
+    retry_after: Option<Duration>,
 }
 
 impl ApiError {
     /// A refusal that is not about a field.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), errors: Vec::new() }
+        Self { status, code, detail: detail.into(), errors: Vec::new(), retry_after: None }
     }
 
     /// A body with invalid content (422).
@@ -35,6 +40,7 @@ impl ApiError {
             code: "Invalid",
             detail: "the resource is not valid".into(),
             errors: errors.0,
+            retry_after: None,
         }
     }
 
@@ -46,6 +52,7 @@ impl ApiError {
             code: "BadRequest",
             detail: "the request cannot be understood".into(),
             errors: vec![error],
+            retry_after: None,
         }
     }
 
@@ -105,6 +112,13 @@ impl From<CommandError> for ApiError {
                 errors: vec![FieldError::new("Idempotency-Key", "was sent with another write")],
                 ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "IdempotencyKeyReused", detail)
             },
+            CommandError::TooFast { too_fast, .. } => Self {
+                retry_after: Some(too_fast.wait),
+                ..Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyChanges", detail)
+            },
+            CommandError::NoRoleInTenant { .. } | CommandError::OfDomain => {
+                Self::new(StatusCode::FORBIDDEN, "RoleNeeded", detail)
+            }
             CommandError::Outlived { .. } => Self::new(StatusCode::CONFLICT, "Outlived", detail),
             CommandError::CommitTimeout(_) => Self::invalid(FieldError::new("timeoutSeconds", detail)),
             CommandError::PlanChanged { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "PlanChanged", detail),
@@ -134,9 +148,12 @@ impl IntoResponse for ApiError {
             errors: self.errors,
             request_id: request::current().map(|id| id.to_string()),
         };
-        ProblemDetails::from_status_code(self.status)
-            .with_detail(self.detail)
-            .with_extensions(extensions)
-            .into_response()
+        let problem =
+            ProblemDetails::from_status_code(self.status).with_detail(self.detail).with_extensions(extensions);
+        match self.retry_after {
+            // In whole seconds: not before the time.
+            Some(wait) => ([(RETRY_AFTER, (wait.as_secs() + 1).to_string())], problem).into_response(),
+            None => problem.into_response(),
+        }
     }
 }

@@ -8,20 +8,25 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::Controller;
 use canopy_controller_api::prometheus::{TargetGroup, TargetLabels};
+use canopy_controller_core::role::Role;
+use canopy_controller_core::tenant::Scope;
 use canopy_metrics::format::Format;
 use canopy_metrics::{Bound, Description};
 
+use crate::caller::Sender;
 use crate::error::ApiError;
 
 mod charts;
 mod domain;
 mod links;
 mod nodes;
+mod tenants;
 
 /// Every family of the controller.
 pub fn families() -> Vec<Description> {
     let mut all = domain::families();
     all.extend(charts::families());
+    all.extend(tenants::families());
     all.extend(nodes::families());
     all.extend(links::families());
     all
@@ -33,13 +38,20 @@ const BOUND: Bound = Bound { most: 50_000, left_out: &domain::LEFT_OUT };
 /// Metrics of the controller, as Prometheus text 0.0.4 or OpenMetrics 1.0, whichever the header Accept prefers.
 #[utoipa::path(get, path = "/metrics", tag = "health", operation_id = "metrics",
     responses((status = 200, description = "Prometheus text or OpenMetrics", content((String = "text/plain"), (String = "application/openmetrics-text")))))]
-pub(crate) async fn serve(State(controller): State<Controller>, headers: HeaderMap) -> Result<Response, ApiError> {
+pub(crate) async fn serve(
+    State(controller): State<Controller>,
+    Sender(by): Sender,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let store = controller.store_state().await;
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let format = Format::of(accept.unwrap_or_default());
     let text = tokio::task::spawn_blocking(move || {
         let writable = matches!(store, Ok((_, None)));
-        format.write(domain::Scrape { controller, writable }, BOUND)
+        match by.scope(Role::Metrics) {
+            Scope::Domain => format.write(domain::Scrape { controller, writable }, BOUND),
+            scope => format.write(tenants::OfTenants { controller, scope }, BOUND),
+        }
     });
     match text.await {
         Ok(Ok(text)) => Ok(([(CONTENT_TYPE, format.content_type())], text).into_response()),

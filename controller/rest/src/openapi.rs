@@ -23,7 +23,8 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities, incidents,
-    links, log_levels, members, nodes, problems, sign_in, silences, telemetry, tokens, topology, validate, waited,
+    links, log_levels, members, nodes, problems, sign_in, silences, telemetry, tenants, tokens, topology, validate,
+    waited,
 };
 use crate::{health, metrics, watch};
 
@@ -67,6 +68,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(hmac::rotate))
         .routes(routes!(identities::enroll))
         .routes(routes!(identities::revocations, identities::revoke))
+        .routes(routes!(tenants::list))
         .routes(routes!(tokens::caller))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))

@@ -49,7 +49,7 @@ pub fn router_with(
         .route_layer(axum::middleware::from_fn(openapi::parameters::refuse_unknown))
         .route("/plain", get(plain::page))
         .route("/api/v1/openapi.json", get(openapi::serve))
-        .route_layer(axum::middleware::from_fn(authorization::authorize))
+        .route_layer(axum::middleware::from_fn_with_state(controller.clone(), authorization::authorize))
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn_with_state(controller.clone(), settle))
         // Not below `settle`: the UI is served whatever the state of the store.

@@ -62,9 +62,9 @@ impl Sessions {
     ) -> Result<Result<Session, Refused>, ApiError> {
         let bearer = draw::<BEARER_OCTETS>()?;
         let begun = self.book().exchange(&digest(&code.0), digest(&bearer.0), through(headers), Instant::now());
-        Ok(begun.map(|Identity { principal: by, role, .. }| {
+        Ok(begun.map(|Identity { principal: by, role, tenants, .. }| {
             tracing::info!(%by, "signed in to the web UI");
-            Session { bearer, expires_in_seconds: SESSION_LASTS.as_secs(), by: by.into(), role }
+            Session { bearer, expires_in_seconds: SESSION_LASTS.as_secs(), by: by.into(), role, tenants }
         }))
     }
 

@@ -25,6 +25,8 @@ use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::{CommandError, Controller};
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{TopicsQuery, WatchQuery};
+use canopy_controller_core::role::Role;
+use canopy_controller_core::tenant::Scope;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::feed::{Events, Named, Problems};
@@ -32,6 +34,8 @@ use self::frame::frame;
 use self::present::Present;
 use self::ring::{BOUNDS, Ring};
 use self::stream::{Begin, From, Watcher};
+use crate::authorization;
+use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
 
@@ -76,6 +80,11 @@ impl Topic {
             Self::Commits => "commits",
             Self::Audit => "audit",
         }
+    }
+
+    /// Whether it has changes of what belongs to tenants, whose callers may watch it.
+    pub(crate) fn is_of_tenants(self) -> bool {
+        matches!(self, Self::Groups | Self::Problems | Self::Events | Self::Audit)
     }
 
     fn parse(text: &str) -> Result<Self, ApiError> {
@@ -147,6 +156,7 @@ impl Watches {
         &self,
         controller: &Controller,
         topic: Topic,
+        scope: Scope,
         query: &WatchQuery,
         headers: &HeaderMap,
         others: &[(&str, bool)],
@@ -168,21 +178,29 @@ impl Watches {
             Some(cursor) => (cursor, None),
             None => {
                 let (now, mark) = feed.ring.now();
-                (Some(now), Some(Present::new(controller, topic, mark)))
+                (Some(now), Some(Present::new(controller, topic, scope.clone(), mark)))
             }
         };
         let from = From { ring: feed.ring.clone(), cursor, present, topic: None };
-        Ok(self.answer(controller, vec![from], None, lasts, slot))
+        Ok(self.answer(controller, vec![from], scope, None, lasts, slot))
     }
 
     /// Answers a request for changes of several kinds in one stream, from now on.
-    pub(crate) fn open_topics(&self, controller: &Controller, query: &TopicsQuery) -> Result<Response, ApiError> {
+    pub(crate) fn open_topics(
+        &self,
+        controller: &Controller,
+        scope: Scope,
+        query: &TopicsQuery,
+    ) -> Result<Response, ApiError> {
         let lasts = lasts(query.timeout_seconds)?;
         let mut topics = Vec::new();
         for topic in query.topics.split(',') {
             let topic = Topic::parse(topic)?;
             if topics.contains(&topic) {
                 return Err(ApiError::bad_request("topics", format!("{} is there twice", topic.name())));
+            }
+            if !scope.is_domain() && !topic.is_of_tenants() {
+                return Err(authorization::of_domain(topic.name()));
             }
             topics.push(topic);
         }
@@ -194,13 +212,14 @@ impl Watches {
             let (now, _) = ring.now();
             from.push(From { ring, cursor: Some(now), present: None, topic: Some(topic.name()) });
         }
-        Ok(self.answer(controller, from, Some(frame("synced", None, b"{}")), lasts, slot))
+        Ok(self.answer(controller, from, scope, Some(frame("synced", None, b"{}")), lasts, slot))
     }
 
     fn answer(
         &self,
         controller: &Controller,
         from: Vec<From>,
+        scope: Scope,
         first: Option<Bytes>,
         lasts: Duration,
         slot: OwnedSemaphorePermit,
@@ -208,6 +227,7 @@ impl Watches {
         let watcher = Watcher::new(Begin {
             controller: controller.clone(),
             from,
+            scope,
             first,
             turn: self.shared.turn.clone(),
             lasts,
@@ -274,9 +294,10 @@ impl Shared {
 pub(crate) async fn topics(
     State(controller): State<Controller>,
     Extension(watches): Extension<Watches>,
+    Sender(by): Sender,
     ApiQuery(query): ApiQuery<TopicsQuery>,
 ) -> Result<Response, ApiError> {
-    watches.open_topics(&controller, &query)
+    watches.open_topics(&controller, by.scope(Role::Viewer), &query)
 }
 
 fn lasts(seconds: Option<u64>) -> Result<Duration, ApiError> {

@@ -51,6 +51,7 @@ const VIEWER: &[&str] = &[
     "get /api/v1/silences",
     "get /api/v1/silences/{silence}",
     "get /api/v1/status",
+    "get /api/v1/tenants",
     "get /api/v1/tokens",
     "get /api/v1/topology",
     "get /api/v1/versions",
@@ -87,6 +88,43 @@ const ADMIN: &[&str] = &[
     "post /api/v1/hmac/rotate",
     "post /api/v1/enrollments",
     "post /api/v1/revocations",
+];
+
+/// Those for which a role in a tenant is enough, of what the tenant has; all others need one of the domain.
+const OF_TENANTS: &[&str] = &[
+    "get /api/v1/caller",
+    "get /api/v1/audit",
+    "get /api/v1/charts",
+    "get /api/v1/events",
+    "get /api/v1/groups",
+    "get /api/v1/groups/{group}",
+    "get /api/v1/groups/{group}/captures",
+    "get /api/v1/groups/{group}/captures/{capture}",
+    "get /api/v1/groups/{group}/members",
+    "get /api/v1/groups/{group}/members/{host}",
+    "get /api/v1/groups/{group}/packet",
+    "get /api/v1/groups/{group}/telemetry",
+    "get /api/v1/groups/{group}/waited-for",
+    "get /api/v1/problem-codes",
+    "get /api/v1/problems",
+    "get /api/v1/problems/{id}",
+    "get /api/v1/tenants",
+    "get /api/v1/tokens",
+    "get /api/v1/versions",
+    "get /api/v1/watch",
+    "get /metrics",
+    "post /api/v1/sign-in-codes",
+    "post /api/v1/validate",
+    "post /api/v1/groups",
+    "put /api/v1/groups/{group}",
+    "delete /api/v1/groups/{group}",
+    "post /api/v1/groups/{group}/captures",
+    "post /api/v1/groups/{group}/members",
+    "put /api/v1/groups/{group}/members/{host}",
+    "delete /api/v1/groups/{group}/members/{host}",
+    "post /api/v1/tokens",
+    "post /api/v1/tokens/{token}/rotate",
+    "delete /api/v1/tokens/{token}",
 ];
 
 /// Operations with the lowest role that may use them.
@@ -139,6 +177,8 @@ fn every_operation_has_its_role_here_and_in_the_description() {
             let here = expected().find(|(operation, _)| *operation == name);
             let role = here.unwrap_or_else(|| panic!("{name} has no expected role")).1;
             assert_eq!(operation["x-canopy-role"].as_str(), role.map(Role::name), "{name}");
+            let scope = role.map(|_| if OF_TENANTS.contains(&name.as_str()) { "tenant" } else { "domain" });
+            assert_eq!(operation["x-canopy-scope"].as_str(), scope, "{name}");
             described.insert(name);
         }
     }
@@ -166,6 +206,49 @@ async fn every_operation_is_for_its_role_and_those_above() {
                 let may = role >= needed;
                 assert_eq!(answer.status.is_success(), may, "{method} {path} as {role:?}: {}", answer.text);
             }
+        }
+    }
+}
+
+/// Catches an operation on the domain that a tenant's caller may use, one on its groups that it may not, and a role in one tenant that counts
+/// in another.
+#[tokio::test]
+async fn every_operation_is_for_the_roles_of_a_tenant_as_far_as_it_is_the_tenants() {
+    let api = Api::start().await;
+    assert_eq!(api.put("/api/v1/topology", &support::topology()).await.status, 201);
+    let of_acme = support::with(support::group("acme-g"), |g| g["metadata"]["tenant"] = json!("acme"));
+    assert_eq!(api.put("/api/v1/groups/acme-g", &of_acme).await.status, 201);
+    for (tenant, role) in ["acme", "other"].into_iter().flat_map(|tenant| Role::ALL.map(|role| (tenant, role))) {
+        let caller = api.of_tenant(tenant, role);
+        for (operation, needed) in expected() {
+            let what = format!("{operation} as {role} of {tenant}");
+            let (method, _) = path(operation);
+            let target = operation.split_once(' ').unwrap().1.replace("{group}", "acme-g").replace("{host}", "r1");
+            let target: Vec<&str> =
+                target.split('/').map(|part| if part.starts_with('{') { "none" } else { part }).collect();
+            let is_deletion = operation == "delete /api/v1/groups/{group}";
+            // It is there for the next caller: a dry run.
+            let target = target.join("/") + if is_deletion { "?dryRun=true" } else { "" };
+            let answer = caller.send(&method, &target, &[], "").await;
+            let code = (answer.status.as_u16() >= 400).then(|| answer.problem().1);
+            let Some(needed) = needed else { continue };
+            if !OF_TENANTS.contains(&operation) || role < needed {
+                assert_eq!(
+                    (answer.status.as_u16(), code.as_deref()),
+                    (403, Some("RoleNeeded")),
+                    "{what}: {}",
+                    answer.text
+                );
+                assert!(answer.text.contains(&format!("{role} in tenant {tenant}")), "{what}: {}", answer.text);
+                continue;
+            }
+            assert!(!matches!(code.as_deref(), Some("Unauthenticated" | "RoleNeeded")), "{what}: {}", answer.text);
+            let is_of_group = operation.contains("{group}") && operation != "put /api/v1/groups/{group}";
+            let not_there = answer.text.contains("there is no group");
+            assert_eq!(not_there, is_of_group && tenant == "other", "{what}: {}", answer.text);
+        }
+        for path in ["/plain", "/readyz?verbose"] {
+            assert_eq!(caller.get(path).await.status, 403, "{path} as {role} of {tenant}");
         }
     }
 }

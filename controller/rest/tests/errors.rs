@@ -108,7 +108,7 @@ async fn unknown_keys_are_errors_wherever_they_are() {
     assert!(e.starts_with("kind: \"Pod\" does not belong here"), "{e}");
     let e = refused(|g| g["apiVersion"] = json!("v2")).await;
     assert!(e.starts_with("apiVersion: "), "{e}");
-    let e = refused(|g| g["metadata"]["tenant"] = json!("other")).await;
+    let e = refused(|g| g["metadata"]["tenant"] = json!("No tenant")).await;
     assert!(e.starts_with("metadata.tenant: "), "{e}");
     let e = refused(|g| g["metadata"]["name"] = json!("g3")).await;
     assert!(e.starts_with("metadata.name: "), "{e}");

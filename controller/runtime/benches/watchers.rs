@@ -48,6 +48,7 @@ async fn measure() {
         lease_grace: Duration::from_secs(60),
         registrar: None,
         roles: Default::default(),
+        quotas: Default::default(),
         tokens: Default::default(),
         grpc: vec![bind("grpc.sock").await],
         rest: vec![bind("rest.sock").await],

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use canopy_controller_access::{Identity, UnixRoles};
+use canopy_controller_access::{Identity, Roles};
 use canopy_controller_core::principal::Principal;
 use canopy_controller_rest::Caller;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
@@ -15,12 +15,12 @@ use tokio::net::UnixStream;
 use crate::peer_groups::peer_groups;
 
 /// The user that has connected from `peer` to `local`, with the groups that the user database has. Blocks.
-pub(crate) fn of_tcp(peer: SocketAddr, local: SocketAddr, roles: &UnixRoles) -> Identity {
+pub(crate) fn of_tcp(peer: SocketAddr, local: SocketAddr, roles: &Roles) -> Identity {
     uid_of_socket(peer, local).map_or_else(Identity::unknown, |uid| identity(uid, None, roles))
 }
 
 /// The user of the process that has connected, with the groups of that process.
-pub(crate) fn of_unix(stream: &UnixStream, roles: Arc<UnixRoles>) -> Caller {
+pub(crate) fn of_unix(stream: &UnixStream, roles: Arc<Roles>) -> Caller {
     let (Ok(credentials), Ok(mut groups)) = (stream.peer_cred(), peer_groups(stream)) else {
         return Caller::known(Identity::unknown());
     };
@@ -29,13 +29,16 @@ pub(crate) fn of_unix(stream: &UnixStream, roles: Arc<UnixRoles>) -> Caller {
     Caller::new(move || identity(uid, Some(groups.clone()), &roles))
 }
 
-fn identity(uid: u32, groups: Option<Vec<Gid>>, roles: &UnixRoles) -> Identity {
+fn identity(uid: u32, groups: Option<Vec<Gid>>, roles: &Roles) -> Identity {
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     let groups = groups.or_else(|| user.as_ref().and_then(groups_of)).unwrap_or_default();
     let is_member =
         |name: &str| Group::from_name(name).is_ok_and(|group| group.is_some_and(|g| groups.contains(&g.gid)));
-    let role = roles.of(uid, Uid::effective().as_raw(), is_member);
-    Identity::new(Principal::operator(user.map(|user| user.name).unwrap_or_default(), Some(uid)), role)
+    let role = roles.domain.of(uid, Uid::effective().as_raw(), is_member);
+    let in_tenants = roles.tenants.iter().filter_map(|(tenant, roles)| Some((tenant.clone(), roles.of(is_member)?)));
+    let tenants = in_tenants.collect();
+    let principal = Principal::operator(user.map(|user| user.name).unwrap_or_default(), Some(uid));
+    Identity { tenants, ..Identity::new(principal, role) }
 }
 
 fn groups_of(user: &User) -> Option<Vec<Gid>> {
@@ -98,6 +101,7 @@ mod tests {
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
 
+    use canopy_controller_access::{TenantRoles, UnixRoles};
     use canopy_controller_core::role::Role;
 
     use super::*;
@@ -149,15 +153,18 @@ mod tests {
 
     #[test]
     fn users_have_their_names_and_roles() {
-        let roles = UnixRoles::default();
+        let roles = Roles::default();
         let root = Identity::new(Principal::operator("root", Some(0)), Some(Role::Admin));
         assert_eq!(identity(0, None, &roles), root);
         let stranger = identity(4_000_000_000, None, &roles);
         assert_eq!((stranger.principal.to_string().as_str(), stranger.role), ("uid 4000000000", None));
         // Every system has a group root; its id is a process's, not the user database's.
-        let of_root = UnixRoles { viewer_groups: vec!["root".into()], ..roles };
+        let of_root = UnixRoles { viewer_groups: vec!["root".into()], ..UnixRoles::default() };
+        let tenants = [("acme".to_owned(), TenantRoles { operator_groups: vec!["root".into()], ..Default::default() })];
+        let of_root = Roles { domain: of_root, tenants: tenants.into() };
         let member = identity(4_000_000_000, Some(vec![Gid::from_raw(7), Gid::from_raw(0)]), &of_root);
-        assert_eq!(member.role, Some(Role::Viewer));
+        assert_eq!((member.role, member.role_in("acme")), (Some(Role::Viewer), Some(Role::Operator)));
+        assert_eq!(identity(4_000_000_000, Some(vec![Gid::from_raw(7)]), &of_root).tenants, Default::default());
         assert_eq!(identity(4_000_000_000, Some(vec![Gid::from_raw(7)]), &of_root).role, None);
         assert_eq!(identity(4_000_000_000, None, &of_root).role, None);
     }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of the controller; `canopy_daemon::config` describes their sources and how keys are written.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use canopy_controller_access::UnixRoles;
+use canopy_controller_access::{Roles, TenantRoles, UnixRoles};
 use canopy_controller_authority::MAX_LIFETIME;
 use canopy_controller_core::hmac::HmacSettings;
+use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::role::Role;
 use canopy_controller_core::threshold::{
     DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, DEFAULT_MIN_RTT, DEFAULT_V_ECN_PERMILLE, MAX_RTT, MIN_K_BASE,
@@ -17,6 +19,7 @@ use canopy_daemon::config::{Faults, Settings, list, text};
 use canopy_daemon::log::LogConfig;
 use canopy_identity::TrustDomain;
 use canopy_model::addressing::AddressPlan;
+use canopy_model::ids::check_name;
 use canopy_model::srh_hmac::FlagBit;
 use canopy_store::EngineKind;
 use canopy_units::Octets;
@@ -32,6 +35,9 @@ const CERTIFICATE_LIFETIME: RangeInclusive<Duration> = Duration::from_secs(60)..
 
 /// Groups with one role, at most: each is looked up for each connection.
 const MAX_GROUPS: usize = 16;
+
+/// Tenants with groups of users, at most: those of all are looked up for each connection.
+const MAX_TENANTS: usize = 64;
 
 /// Possible values of `grpc.lease_grace`.
 const LEASE_GRACE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
@@ -53,6 +59,8 @@ pub struct Config {
     pub rest: RestConfig,
     /// Who may do what through the northbound API.
     pub authorization: AuthorizationConfig,
+    /// How much tenants may have.
+    pub quotas: Quotas,
     /// Prefixes that addresses and SIDs are allocated from. Must not be changed while groups exist.
     pub addressing: AddressPlan,
     /// Queue thresholds of links that do not have their own settings.
@@ -185,6 +193,15 @@ impl Default for RestConfig {
 pub struct AuthorizationConfig {
     /// Users of this machine, by their groups.
     pub unix: UnixRoles,
+    /// The same with roles in single tenants, by the tenant's name.
+    #[serde(default)]
+    pub tenants: BTreeMap<String, TenantRoles>,
+}
+
+impl From<AuthorizationConfig> for Roles {
+    fn from(AuthorizationConfig { unix, tenants }: AuthorizationConfig) -> Self {
+        Self { domain: unix, tenants }
+    }
 }
 
 /// Section `thresholds`.
@@ -246,6 +263,7 @@ impl From<ThresholdConfig> for ThresholdSettings {
 
 impl Settings for Config {
     const RENAMED: &'static [(&'static str, &'static str)] = &[("log.filter", "log.level")];
+    const NAMED: &'static [&'static str] = &["authorization.tenants", "quotas.tenants"];
 
     fn check(&self, faults: &mut Faults) {
         for error in self.addressing.validate().err().into_iter().flat_map(|errors| errors.0) {
@@ -291,11 +309,29 @@ impl Settings for Config {
             }
             listen.iter().for_each(|listen| faults.check(key, listen.check_path()));
         }
+        let AuthorizationConfig { unix, tenants } = &self.authorization;
+        if tenants.len() > MAX_TENANTS {
+            let why = format!("{} tenants, at most {MAX_TENANTS} can have groups of users", tenants.len());
+            faults.push("authorization.tenants", why);
+        }
         for role in Role::ALL {
-            let of_role = self.authorization.unix.groups(role);
-            if of_role.len() > MAX_GROUPS || of_role.iter().any(String::is_empty) {
-                let why = format!("use at most {MAX_GROUPS} names of groups, none of them empty");
-                faults.push(format!("authorization.unix.{role}_groups"), why);
+            let in_tenants =
+                tenants.iter().map(|(tenant, roles)| (format!("authorization.tenants.{tenant}"), roles.groups(role)));
+            for (section, groups) in in_tenants.chain([("authorization.unix".to_owned(), unix.groups(role))]) {
+                if groups.len() > MAX_GROUPS || groups.iter().any(String::is_empty) {
+                    let why = format!("use at most {MAX_GROUPS} names of groups, none of them empty");
+                    faults.push(format!("{section}.{role}_groups"), why);
+                }
+            }
+        }
+        let named = [
+            ("authorization.tenants", tenants.keys().collect()),
+            ("quotas.tenants", self.quotas.tenants.keys().collect::<Vec<_>>()),
+        ];
+        for (section, names) in named {
+            for name in names {
+                let key = format!("{section}.{name}");
+                faults.check(&key, check_name(&key, name).map_err(|error| error.detail));
             }
         }
         faults.check("traces.endpoint", self.traces.check());
@@ -350,6 +386,16 @@ mod tests {
         assert_eq!(config.grpc.listen, [Listen::Unix("/x".into())]);
     }
 
+    /// Catches a tenant's name that is taken for a key of an earlier version.
+    #[test]
+    fn tenants_have_their_names_as_they_are_written() {
+        let text = "[authorization.tenants.team-a]\noperator_groups = [\"a\"]\n[quotas]\nmax_groups = 7\n[quotas.tenants.team-a]\nmax-receivers = 9\nmax_groups = 0";
+        let config = read(text).unwrap();
+        assert_eq!(config.authorization.tenants["team-a"].operator_groups, ["a"]);
+        let (of_a, of_b) = (config.quotas.of("team-a"), config.quotas.of("b"));
+        assert_eq!((of_a.groups, of_a.receivers, of_b.groups, of_b.receivers), (None, Some(9), Some(7), None));
+    }
+
     #[test]
     fn addresses_that_others_can_reach_are_served_over_tls() {
         for (text, has_tls) in [
@@ -376,6 +422,11 @@ mod tests {
             ("identity.trust_domain = \"Canopy\"", "identity.trust_domain"),
             ("identity.certificate_lifetime = \"59s\"", "identity.certificate_lifetime"),
             ("authorization.unix.admin_groups = [\"\"]", "authorization.unix.admin_groups"),
+            ("authorization.tenants.acme.admin_groups = [\"\"]", "authorization.tenants.acme.admin_groups"),
+            ("authorization.tenants.A_b.admin_groups = [\"a\"]", "authorization.tenants.A_b"),
+            ("quotas.tenants.'a b'.max_groups = 1", "quotas.tenants.a b"),
+            ("quotas.tenants.acme.max_trees = 1", "quotas.tenants.acme.max_trees"),
+            ("quotas.max_groups = -1", "quotas.max_groups"),
             ("authorization.unix.root = [\"a\"]", "authorization.unix.root"),
             ("identity.certificate_lifetime = \"31d\"", "identity.certificate_lifetime"),
             ("addressing.block = \"5f00::/40\"", "addressing.block"),

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_controller_access::{Identity, UnixRoles};
+use canopy_controller_access::{Identity, Roles};
 use canopy_controller_authority::Registrar;
 use canopy_controller_grpc::{Place, Places, network};
 use canopy_controller_rest::Caller;
@@ -30,7 +30,7 @@ const OF_ADDRESS: usize = 64;
 /// What connections are made from.
 #[derive(Clone)]
 pub(crate) struct Door {
-    roles: Arc<UnixRoles>,
+    roles: Arc<Roles>,
     registrar: Option<Arc<Registrar>>,
     users: Places<u32>,
     addresses: Places<IpAddr>,
@@ -60,7 +60,7 @@ pub(crate) type Entering = Pin<Box<dyn Future<Output = io::Result<Entered>> + Se
 
 impl Door {
     /// For listeners that have `most` connections at once.
-    pub(crate) fn new(roles: UnixRoles, registrar: Option<Arc<Registrar>>, most: usize) -> Self {
+    pub(crate) fn new(roles: Roles, registrar: Option<Arc<Registrar>>, most: usize) -> Self {
         let others = most.saturating_sub(RESERVED);
         let (users, addresses) = (Places::new(others, OF_USER), Places::new(others, OF_ADDRESS));
         Self { roles: Arc::new(roles), registrar, users, addresses }

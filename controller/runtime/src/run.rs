@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use canopy_controller_access::{Tokens, UnixRoles};
+use canopy_controller_access::{Roles, Tokens};
 use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_authority::Registrar;
 use canopy_controller_core::hmac::HmacSettings;
+use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_controller_grpc::Leases;
 use canopy_daemon::log::TimedLevel;
@@ -43,7 +44,9 @@ pub struct Parts {
     /// Makes the certificates of agents; needed if a southbound listener is TCP, or a northbound one that other machines reach.
     pub registrar: Option<Arc<Registrar>>,
     /// Which users of this machine may do what.
-    pub roles: UnixRoles,
+    pub roles: Roles,
+    /// How much tenants may have.
+    pub quotas: Quotas,
     /// What programs and other machines authenticate with.
     pub tokens: Arc<Tokens>,
     /// Southbound listeners.
@@ -71,6 +74,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         lease_grace,
         registrar,
         roles,
+        quotas,
         tokens,
         grpc,
         rest,
@@ -81,6 +85,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let running = canopy_controller_actor::start_with(store.clone(), addressing, thresholds, hmac).await;
     let running = running.context("starting the controller")?;
     let (controller, mut task) = (running.controller, running.task);
+    controller.limit_tenants(quotas);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), term = controller.read(|d| d.term()), "controller started");
     let exporting = exporter.map(|exporter| {
         let (spans, queue) = mpsc::channel(otlp::QUEUE);

@@ -28,6 +28,7 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
         lease_grace: Duration::from_secs(60),
         registrar: None,
         roles: Default::default(),
+        quotas: Default::default(),
         tokens: Default::default(),
         grpc: vec![],
         rest: vec![listener],

@@ -92,9 +92,9 @@ impl Layer {
     ///
     /// # Errors
     /// Both names are there.
-    pub(super) fn update(&mut self, renamed: &[(&str, &str)]) -> Result<Vec<String>, ConfigError> {
+    pub(super) fn update(&mut self, renamed: &[(&str, &str)], named: &[&str]) -> Result<Vec<String>, ConfigError> {
         let mut notes = Vec::new();
-        self.table = snake_table(std::mem::take(&mut self.table), "", &self.name, &mut notes)?;
+        self.table = snake_table(std::mem::take(&mut self.table), "", (&self.name, named), &mut notes)?;
         for (old, new) in renamed {
             let Some(value) = take(&mut self.table, old) else { continue };
             if take(&mut self.table, new).is_some() {
@@ -124,16 +124,22 @@ fn a_list(text: &str) -> Option<Value> {
     table.into_iter().next().map(|(_, list)| list).filter(Value::is_array)
 }
 
-fn snake_table(table: Table, path: &str, source: &str, notes: &mut Vec<String>) -> Result<Table, ConfigError> {
+fn snake_table(
+    table: Table,
+    path: &str,
+    (source, named): (&str, &[&str]),
+    notes: &mut Vec<String>,
+) -> Result<Table, ConfigError> {
     let mut out = Table::new();
+    let is_named = named.contains(&path);
     for (key, value) in table {
-        let name = snake(&key);
+        let name = if is_named { key.clone() } else { snake(&key) };
         let full = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         if name != key {
             notes.push(note(source, &full(&key), &full(&name)));
         }
         let value = match value {
-            Value::Table(inner) => Value::Table(snake_table(inner, &full(&name), source, notes)?),
+            Value::Table(inner) => Value::Table(snake_table(inner, &full(&name), (source, named), notes)?),
             value => value,
         };
         if out.insert(name.clone(), value).is_some() {

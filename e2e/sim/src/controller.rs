@@ -85,7 +85,14 @@ impl Controller {
 
     /// The command that declares the group.
     pub fn put_group(spec: GroupSpec) -> Command {
-        Command::PutGroup { name: GROUP.into(), labels: Labels::new(), spec, if_match: None, create_only: false }
+        Command::PutGroup {
+            tenant: None,
+            name: GROUP.into(),
+            labels: Labels::new(),
+            spec,
+            if_match: None,
+            create_only: false,
+        }
     }
 
     /// Sets the epoch of a group that has no members yet, as if it had had that many changes.

@@ -173,6 +173,8 @@ REFERENCES = [
     (r"spec\.qpn$", r"."),
     (r"metadata\.group$", r"is missing"),
     (r"metadata\.name$", r"is not the name in the path"),
+    # A group stays in its tenant.
+    (r"metadata\.tenant$", r"stays in its tenant"),
 ]
 
 

@@ -7,7 +7,7 @@
 import type { QueryClient } from "@tanstack/react-query";
 import { note as noteTime } from "../lib/clock";
 import { parser, type Message } from "./sse";
-import { authorization, noteAnswer, onSession } from "./session";
+import { authorization, isOfDomain, noteAnswer, onSession } from "./session";
 import { applyChanges, type Change } from "./changes";
 
 export type Phase = "connecting" | "live" | "reconnecting" | "paused";
@@ -18,7 +18,8 @@ export interface Live {
   lastAt: number;
 }
 
-const PATH = "/api/v1/watch?topics=groups,nodes,problems,events,topology,drains,commits,audit&timeoutSeconds=3600";
+const OF_TENANTS = "groups,problems,events,audit";
+const path = () => `/api/v1/watch?topics=${OF_TENANTS}${isOfDomain() ? ",nodes,topology,drains,commits" : ""}&timeoutSeconds=3600`;
 /** The controller sends a heartbeat every 5 s. */
 const SILENT_AFTER = 15_000;
 const HIDDEN_AFTER = 10_000;
@@ -84,7 +85,7 @@ export class LiveStream {
     if (this.live.phase !== "reconnecting") this.set("connecting");
     this.expect(abort);
     try {
-      const answer = await fetch(PATH, { signal: abort.signal, headers: { Accept: "text/event-stream", Authorization: bearer } });
+      const answer = await fetch(path(), { signal: abort.signal, headers: { Accept: "text/event-stream", Authorization: bearer } });
       noteAnswer(answer.status, bearer);
       if (!answer.ok || !answer.body) throw new Error(`status ${answer.status}`);
       const feed = parser((message) => this.receive(message));

@@ -4,6 +4,7 @@ import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, ApiError, data } from "./client";
 import type { GroupPage } from "./changes";
 import { EVENTS_KEPT } from "./changes";
+import { isOfDomain } from "./session";
 import { ownCommit, setOwnCommit } from "./tab";
 import { controllerNow, note } from "../lib/clock";
 import { own } from "../lib/metrics";
@@ -21,6 +22,7 @@ export const PAGE = 500;
 
 export const status = queryOptions({
   queryKey: ["status"],
+  enabled: isOfDomain,
   queryFn: async () => {
     const own = ownCommit();
     const domain = await data(api.GET("/api/v1/status"));
@@ -63,6 +65,7 @@ export const groupsLike = (prefix: string) =>
 /** Names of the first hosts: all of a small fabric. */
 export const firstHosts = queryOptions({
   queryKey: ["firstHosts"],
+  enabled: isOfDomain,
   queryFn: async () => (await data(api.GET("/api/v1/hosts", { params: { query: { limit: 500 } } }))).items.map((host) => host.metadata.name),
   staleTime: 60_000,
 });
@@ -132,6 +135,7 @@ export async function groupTelemetry(name: string): Promise<GroupSample[]> {
 
 export const nodes = queryOptions({
   queryKey: ["nodes"],
+  enabled: isOfDomain,
   queryFn: async () => ((await data(api.GET("/api/v1/nodes"))) as { items: Node[] }).items,
 });
 

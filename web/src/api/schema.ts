@@ -786,6 +786,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tenants in name order: those with groups, those with quotas of their own, and the default one. With roles in tenants alone, the caller's. */
+        get: operations["listTenants"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -796,7 +813,7 @@ export interface paths {
         /** Your tokens by name, without their secrets; an administrator's list has those of all. */
         get: operations["listTokens"];
         put?: never;
-        /** Makes a token with at most your role. The answer alone has its secret. */
+        /** Makes a token with at most your role in the domain, or in the tenant that it is for. The answer alone has its secret. */
         post: operations["createToken"];
         delete?: never;
         options?: never;
@@ -1108,8 +1125,12 @@ export interface components {
         CallerItem: {
             /** @description Whose writes the caller's are. */
             principal: components["schemas"]["Principal"];
-            /** @description What the caller may do. */
+            /** @description What the caller may do in the whole domain, and so in every tenant. */
             role?: string | null;
+            /** @description What it may do in single tenants besides: role by name of the tenant. */
+            tenants?: {
+                [key: string]: string;
+            };
         };
         /**
          * @description One packet of a group, as every node of its tree saw it. Kept in memory only, the last 32.
@@ -3278,6 +3299,23 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
+        List_TenantItem: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["TenantItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "TenantList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_TokenItem: {
             /**
              * @description `canopy/v1`.
@@ -3467,11 +3505,8 @@ export interface components {
             };
             /** @description Unique among resources of its kind, a DNS-1123 label. A member's is its host's name and may be left out. */
             name?: string | null;
-            /**
-             * @description `default`, or left out.
-             * @enum {string|null}
-             */
-            tenant?: "default" | null;
+            /** @description Groups: the tenant that it is created in, and stays in; `default` when left out. All else is the domain's: `default`, or left out. */
+            tenant?: string | null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
@@ -3504,7 +3539,7 @@ export interface components {
             name: string;
             /**
              * @description `default`, or left out.
-             * @enum {string|null}
+             * @enum {unknown}
              */
             tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
@@ -3537,11 +3572,8 @@ export interface components {
             };
             /** @description Unique among resources of its kind, a DNS-1123 label. */
             name: string;
-            /**
-             * @description `default`, or left out.
-             * @enum {string|null}
-             */
-            tenant?: "default" | null;
+            /** @description The tenant that it is created in, and stays in; `default` when left out. */
+            tenant?: string | null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
@@ -3572,11 +3604,8 @@ export interface components {
             };
             /** @description Its host's name, or left out. */
             name?: string | null;
-            /**
-             * @description `default`, or left out.
-             * @enum {string|null}
-             */
-            tenant?: "default" | null;
+            /** @description The group's, or left out. */
+            tenant?: null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
@@ -3609,7 +3638,7 @@ export interface components {
             name: string;
             /**
              * @description `default`, or left out.
-             * @enum {string|null}
+             * @enum {unknown}
              */
             tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
@@ -3647,7 +3676,7 @@ export interface components {
             name: "default";
             /**
              * @description `default`, or left out.
-             * @enum {string|null}
+             * @enum {unknown}
              */
             tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
@@ -3676,6 +3705,8 @@ export interface components {
             name: string;
             /** @description What it may do. */
             role: string;
+            /** @description The tenant that it is for; absent: the whole domain. */
+            tenant?: string | null;
             /** @description `canopy_pat_` and 43 characters, to be sent as `Authorization: Bearer`. It is not shown again. */
             token: string;
         };
@@ -4126,8 +4157,12 @@ export interface components {
              * @description Time until the session ends, in seconds from now. It also ends with the controller.
              */
             expiresInSeconds: number;
-            /** @description What the session may do: `viewer`, `operator` or `admin`. */
+            /** @description What the session may do in the whole domain: `viewer`, `operator` or `admin`. */
             role?: string | null;
+            /** @description What it may do in single tenants besides: role by name of the tenant. */
+            tenants?: {
+                [key: string]: string;
+            };
         };
         /**
          * @description How bad a problem is, the worst first.
@@ -4303,6 +4338,36 @@ export interface components {
             /** @description Name of the node in the topology. */
             node: string;
         };
+        /** @description A tenant: what it has beside what it may have. */
+        TenantItem: {
+            /**
+             * Format: uint64
+             * @description Its groups.
+             */
+            groups: number;
+            /**
+             * Format: uint32
+             * @description Writes of operators to its groups and their members in a second; `null`: no limit of its own.
+             */
+            maxChangesPerSecond?: number | null;
+            /**
+             * Format: uint32
+             * @description Groups that it may have; `null`: no limit of its own.
+             */
+            maxGroups?: number | null;
+            /**
+             * Format: uint32
+             * @description Memberships of receivers that it may have; `null`: no limit of its own.
+             */
+            maxReceivers?: number | null;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: uint64
+             * @description Memberships of receivers in them.
+             */
+            receivers: number;
+        };
         /** @description Thresholds of one link direction. */
         Thresholds: {
             /** @description What decided K_max. */
@@ -4328,10 +4393,12 @@ export interface components {
             /** @description Its name, unique in the domain. */
             name: string;
             /**
-             * @description `metrics`, `viewer`, `operator` or `admin`; at most the caller's.
+             * @description `metrics`, `viewer`, `operator` or `admin`; at most the caller's there.
              * @enum {string}
              */
             role: "metrics" | "viewer" | "operator" | "admin";
+            /** @description The tenant that it is for; the whole domain when left out. */
+            tenant?: string | null;
         };
         /** @description A token, without its secret. */
         TokenItem: {
@@ -4351,6 +4418,8 @@ export interface components {
             name: string;
             /** @description What it may do. */
             role: string;
+            /** @description The tenant that it is for; absent: the whole domain. */
+            tenant?: string | null;
             /**
              * Format: uint64
              * @description When it was used last, nanoseconds since 1970; `null`: never. After a restart of the controller it may be a minute older.
@@ -4491,6 +4560,8 @@ export interface components {
             labels: components["schemas"]["BTreeMap"];
             /** @description Its spec. */
             spec: Record<string, never>;
+            /** @description The tenant of a group. */
+            tenant?: string | null;
             /** @description Which resource of this name. */
             uid: string;
             writtenBy?: components["schemas"]["Principal"] | null;
@@ -6708,8 +6779,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid */
+            /** @description not valid, or over a quota of the tenant */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the tenant has made too many changes: see Retry-After */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6953,8 +7033,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid */
+            /** @description not valid, or over a quota of the tenant */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the tenant has made too many changes: see Retry-After */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7109,6 +7198,15 @@ export interface operations {
             };
             /** @description not valid, or over a limit */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the tenant has made too many changes: see Retry-After */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7661,8 +7759,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid */
+            /** @description not valid, or over a quota of the tenant */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the tenant has made too many changes: see Retry-After */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7917,8 +8024,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid */
+            /** @description not valid, or over a quota of the tenant */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the tenant has made too many changes: see Retry-After */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8065,6 +8181,15 @@ export interface operations {
             };
             /** @description not valid, or over a limit */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the tenant has made too many changes: see Retry-After */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10951,6 +11076,85 @@ export interface operations {
                 };
             };
             /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTenants: {
+        parameters: {
+            query?: {
+                /** @description Tenants on this page, 1..=500; 100 when absent. */
+                limit?: number;
+                /** @description Token from the previous page. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description one page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_TenantItem"];
+                };
+            };
+            /** @description a parameter is wrong */
             400: {
                 headers: {
                     [name: string]: unknown;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { beforeEach, expect, it, vi } from "vitest";
-import { authorization, authorized, begin, codeIn, end, held, noteAnswer, onSession, takeCode } from "./session";
+import { authorization, authorized, begin, codeIn, end, held, isOfDomain, noteAnswer, onSession, takeCode } from "./session";
 
 const CODE = "abcdefghij-_ABCDEFGH01";
 const session = (bearer: string) => ({ bearer, by: { kind: "operator", name: "alice", via: "ui" }, role: "operator", expiresInSeconds: 43_200 });
@@ -66,4 +66,19 @@ it("keeps the role of the session and no other", () => {
   begin({ ...session("b3"), role: "viewer" });
   end();
   expect([held(), sessionStorage.getItem("role")]).toEqual([null, null]);
+});
+
+// Catches a session of a tenant that asks for what is the domain's, one of the domain that does not, and one that stays so for the next user.
+it("knows whether it sees the domain or single tenants", () => {
+  const of = (role: string | null, tenants?: Record<string, string>) => {
+    begin({ ...session("b1"), role, ...(tenants && { tenants }) });
+    return [held()?.role, held()?.tenants, isOfDomain()];
+  };
+  expect(of(null, { b: "operator", a: "viewer" })).toEqual(["operator", "a, b", false]);
+  expect(of("metrics", { a: "viewer" })).toEqual(["viewer", "a", false]);
+  expect(of("viewer", { a: "admin" })).toEqual(["viewer", undefined, true]);
+  expect(of("operator")).toEqual(["operator", undefined, true]);
+  of(null, { a: "viewer" });
+  end();
+  expect(isOfDomain()).toBe(true);
 });

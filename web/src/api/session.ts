@@ -8,6 +8,8 @@ import type { Session } from "./types";
 const BEARER = "bearer";
 const BY = "signedInAs";
 const ROLE = "role";
+const TENANTS = "tenants";
+const ROLES = ["metrics", "viewer", "operator", "admin"];
 const SIGN_IN = "/api/v1/sign-in";
 const CODE = /^(?:.*#)?([A-Za-z0-9_-]{22})$/;
 
@@ -26,11 +28,13 @@ export interface Held {
   by: string;
   /** What the session may do; absent if the controller did not answer it. */
   role?: string | undefined;
+  /** The tenants of a session that has no role in the domain, for people. */
+  tenants?: string | undefined;
 }
 
 export function held(): Held | null {
-  const [bearer, by, role] = [BEARER, BY, ROLE].map((key) => sessionStorage.getItem(key));
-  return bearer && by ? { bearer, by, ...(role ? { role } : {}) } : null;
+  const [bearer, by, role, tenants] = [BEARER, BY, ROLE, TENANTS].map((key) => sessionStorage.getItem(key));
+  return bearer && by ? { bearer, by, ...(role ? { role } : {}), ...(tenants ? { tenants } : {}) } : null;
 }
 
 /** What requests send; null without a session. */
@@ -44,8 +48,13 @@ const signedInAs = () => held()?.by ?? null;
 export const useSignedInAs = (): string | null => useSyncExternalStore(onSession, signedInAs);
 
 const role = () => held()?.role ?? null;
-/** The role of the session, null if it is not known. */
+/** The role of the session, its highest in any tenant; null if it is not known. */
 export const useRole = (): string | null => useSyncExternalStore(onSession, role);
+/** Whether the session may see the domain itself, and not only what tenants have. */
+export const isOfDomain = (): boolean => held()?.tenants === undefined;
+const tenants = () => held()?.tenants ?? null;
+/** The tenants of a session that sees nothing else, null if it sees the domain. */
+export const useTenants = (): string | null => useSyncExternalStore(onSession, tenants);
 /** Why the session cannot write; nothing if it can. The controller decides it, and this only spares a form that it would refuse. */
 export const useReadOnly = (): string => (useRole() === "viewer" ? "You have the role viewer, and writes need operator: ask an administrator." : "");
 
@@ -59,13 +68,20 @@ export function takeCode(): string | null {
   return code;
 }
 
-export const begin = ({ bearer, by, role }: Session): void => keep({ bearer, by: principal({ ...by, via: null }), role: role ?? undefined });
+export function begin({ bearer, by, role, tenants: own = {} }: Session): void {
+  const [best] = Object.values(own).sort((a, b) => ROLES.indexOf(b) - ROLES.indexOf(a));
+  const names = Object.keys(own).sort().join(", ");
+  const isViewer = ROLES.indexOf(role ?? "") >= ROLES.indexOf("viewer");
+  keep({ bearer, by: principal({ ...by, via: null }), role: (isViewer ? role : best) ?? undefined, tenants: isViewer ? undefined : names || undefined });
+}
 
-export function keep({ bearer, by, role }: Held): void {
+export function keep({ bearer, by, role, tenants: names }: Held): void {
   sessionStorage.setItem(BEARER, bearer);
   sessionStorage.setItem(BY, by);
   if (role) sessionStorage.setItem(ROLE, role);
   else sessionStorage.removeItem(ROLE);
+  if (names) sessionStorage.setItem(TENANTS, names);
+  else sessionStorage.removeItem(TENANTS);
   for (const listener of listeners) listener();
 }
 
@@ -73,6 +89,7 @@ export function end(): void {
   sessionStorage.removeItem(BEARER);
   sessionStorage.removeItem(BY);
   sessionStorage.removeItem(ROLE);
+  sessionStorage.removeItem(TENANTS);
   for (const listener of listeners) listener();
 }
 

@@ -20,7 +20,7 @@ struct Kept {
 fn order(key: &str, mtu: u32) -> Order {
     let spec = GroupSpec { path_mtu: mtu, ..GroupSpec::default() };
     let (name, labels) = ("g".to_owned(), Labels::new());
-    let command = Command::PutGroup { name, labels, spec, if_match: None, create_only: false };
+    let command = Command::PutGroup { tenant: None, name, labels, spec, if_match: None, create_only: false };
     Order { key: Some(key.into()), ..Order::new(command, Principal::operator("alice", None)) }
 }
 
@@ -119,6 +119,7 @@ fn another_write_with_the_same_key_is_refused_and_keys_of_others_do_not_concern_
     ];
     others.iter().for_each(|order| assert_eq!(find(order), refused, "{order:?}"));
     let created = Command::PutGroup {
+        tenant: None,
         name: "g".into(),
         labels: Labels::new(),
         spec: GroupSpec { path_mtu: 1024, ..GroupSpec::default() },

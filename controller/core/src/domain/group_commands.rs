@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Commands on groups.
 
-use canopy_model::FieldErrors;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, check_name};
+use canopy_model::{FieldError, FieldErrors};
 
 use super::change::{Effect, GroupEffect, Prepared};
 use super::group_change::{GroupChange, check_generation};
 use super::staging::moving;
 use super::state::State;
+use super::tenants::check_room;
 use crate::command::{MAX_WRITES, Outcome, Write};
 use crate::error::DomainError;
 use crate::limits::MAX_GROUPS;
-use crate::metadata::{Labels, Metadata, check_labels};
+use crate::metadata::{DEFAULT_TENANT, Labels, Metadata, check_labels};
 use crate::principal::Written;
 use crate::record::{group_key, member_key};
 use crate::resource::{Behind, Confirmed, GivenUp, Group, GroupState, Making, Step};
@@ -29,6 +30,7 @@ impl GroupCommands<'_> {
     pub(super) fn put(
         &self,
         name: String,
+        tenant: Option<String>,
         labels: Labels,
         spec: GroupSpec,
         if_match: Option<Generation>,
@@ -41,9 +43,12 @@ impl GroupCommands<'_> {
                 let detail = "choose another name, or update it".to_owned();
                 Err(DomainError::AlreadyExists { kind: "group", name, detail })
             }
-            Some(group) => self.update(group, labels, spec, if_match, written),
+            Some(group) => {
+                check_tenant(group, tenant.as_deref())?;
+                self.update(group, labels, spec, if_match, written)
+            }
             None if if_match.is_some() => Err(DomainError::NotFound { kind: "group", name }),
-            None => self.create(&name, labels, spec, written),
+            None => self.create(&name, tenant.as_deref().unwrap_or(DEFAULT_TENANT), labels, spec, written),
         }
     }
 
@@ -164,10 +169,17 @@ impl GroupCommands<'_> {
         GroupChange::new(self.0, group, Outcome::Updated, generation).prepare(self.0)
     }
 
-    fn create(&self, name: &str, labels: Labels, spec: GroupSpec, written: &Written) -> Result<Prepared, DomainError> {
+    fn create(
+        &self,
+        name: &str,
+        tenant: &str,
+        labels: Labels,
+        spec: GroupSpec,
+        written: &Written,
+    ) -> Result<Prepared, DomainError> {
         let mut errors = FieldErrors::default();
-        if let Err(e) = check_name("metadata.name", name) {
-            errors.0.push(e);
+        for (field, value) in [("metadata.name", name), ("metadata.tenant", tenant)] {
+            errors.0.extend(check_name(field, value).err());
         }
         check_group(&labels, &spec, errors)?;
         if self.0.groups.len() >= MAX_GROUPS {
@@ -175,9 +187,10 @@ impl GroupCommands<'_> {
                 "there are {MAX_GROUPS} groups already, no more are supported: delete groups that are not needed"
             )));
         }
+        check_room(self.0, tenant, 1, 0)?;
         let (allocation, cursors) = self.0.pools.draw(spec.start_psn)?;
         let group = Group {
-            metadata: Metadata::created(name, labels, self.0.new_uid(), written),
+            metadata: Metadata::created(name, labels, self.0.new_uid(), written).in_tenant(tenant),
             spec,
             allocation,
             epoch: 1,
@@ -245,6 +258,20 @@ impl GroupCommands<'_> {
         let change = GroupChange::new(self.0, group, Outcome::Updated, generation);
         // A group that was infeasible before may still get new labels.
         if same_spec { Ok(change.prepare_if_planned(self.0)) } else { change.prepare(self.0) }
+    }
+}
+
+/// A group stays in its tenant; a command without one changes nothing about that.
+fn check_tenant(group: &Group, wanted: Option<&str>) -> Result<(), FieldError> {
+    let present = group.metadata.tenant.as_str();
+    match wanted {
+        Some(wanted) if wanted != present => {
+            let detail = format!(
+                "{wanted:?} is not {present:?}: a group stays in its tenant: leave it out, or delete the group and create it in the other one"
+            );
+            Err(FieldError::new("metadata.tenant", detail))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All groups, by name, by identifier, by label and by host.
+//! All groups, by name, by identifier, by label, by host and by tenant.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use canopy_model::ids::GroupId;
 use canopy_model::member::Role;
@@ -10,6 +11,7 @@ use canopy_model::member::Role;
 use super::host_index::HostIndex;
 use super::labels::LabelIndex;
 use super::paging::{self, Found, GroupFilter};
+use super::tenant_index::TenantIndex;
 use crate::fields::GroupField;
 use crate::member::Member;
 use crate::resource::Group;
@@ -18,9 +20,10 @@ use crate::resource::Group;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
     by_name: BTreeMap<String, Group>,
-    names: HashMap<GroupId, String>,
+    names: HashMap<GroupId, Arc<str>>,
     labels: LabelIndex,
     hosts: HostIndex,
+    tenants: TenantIndex,
     /// Those that are being deleted.
     deleting: BTreeSet<String>,
 }
@@ -40,7 +43,7 @@ impl Groups {
     }
 
     pub(super) fn name(&self, id: GroupId) -> Option<&str> {
-        self.names.get(&id).map(String::as_str)
+        self.names.get(&id).map(|name| &**name)
     }
 
     pub(super) fn by_id(&self, id: GroupId) -> Option<&Group> {
@@ -53,12 +56,15 @@ impl Groups {
         self.hosts.change(name, old.as_ref().map(|g| &g.members), new.as_ref().map(|g| &g.members));
         if let Some(old) = &old {
             self.labels.remove(name, &old.metadata.labels);
+            self.tenants.remove(&old.metadata.tenant, name, receivers(old));
             self.names.remove(&old.allocation.group_id);
             self.deleting.remove(name);
         }
         if let Some(new) = new {
             self.labels.insert(name, &new.metadata.labels);
-            self.names.insert(new.allocation.group_id, name.to_owned());
+            let shared: Arc<str> = name.into();
+            self.tenants.insert(&new.metadata.tenant, shared.clone(), receivers(&new));
+            self.names.insert(new.allocation.group_id, shared);
             if new.deleting {
                 self.deleting.insert(name.to_owned());
             }
@@ -71,8 +77,16 @@ impl Groups {
     pub(super) fn add_member(&mut self, name: &str, member: Member) -> bool {
         let Some(group) = self.by_name.get_mut(name) else { return false };
         self.hosts.insert(&member.spec.host, name);
+        if member.spec.role == Role::Receiver {
+            self.tenants.receiver_joined(&group.metadata.tenant);
+        }
         group.members.insert(member.spec.host.clone(), member);
         true
+    }
+
+    /// What tenants have.
+    pub(super) fn tenants(&self) -> &TenantIndex {
+        &self.tenants
     }
 
     /// The groups that a host is a member of, in name order.
@@ -104,9 +118,12 @@ impl Groups {
         most: usize,
     ) -> Found<&'a Group> {
         let from = (filter.begin(after), Bound::Unbounded);
-        let in_order: Box<dyn Iterator<Item = &str>> = match self.labels.candidates(&filter.labels) {
-            Some(names) => Box::new(names.range::<str, _>(from).map(String::as_str)),
-            None => Box::new(self.by_name.range::<str, _>(from).map(|(name, _)| name.as_str())),
+        let in_order: Box<dyn Iterator<Item = &str>> = match (filter.tenants(), self.labels.candidates(&filter.labels))
+        {
+            // Before labels: a page that ends behind a name that it leaves out shows that name.
+            (Some(mut tenants), _) => Box::new(self.tenants.names(&mut tenants, from.0)),
+            (None, Some(names)) => Box::new(names.range::<str, _>(from).map(String::as_str)),
+            (None, None) => Box::new(self.by_name.range::<str, _>(from).map(|(name, _)| name.as_str())),
         };
         self.among(in_order.take_while(|name| name.starts_with(&filter.prefix)), filter, limit, most)
     }
@@ -128,6 +145,7 @@ impl Groups {
             && self.names.is_empty()
             && self.labels.is_empty()
             && self.hosts.is_empty()
+            && self.tenants.is_empty()
             && self.deleting.is_empty()
     }
 }
@@ -135,8 +153,14 @@ impl Groups {
 fn passes(filter: &GroupFilter, group: &Group) -> bool {
     let source = || group.present(Role::Source).next().map_or("", |member| member.spec.host.as_str());
     let metadata = &group.metadata;
-    filter.labels.matches(&metadata.labels)
+    filter.scope.has(&metadata.tenant)
+        && filter.labels.matches(&metadata.labels)
         && filter.fields.allows(GroupField::Name, &metadata.name)
         && filter.fields.allows(GroupField::Tenant, &metadata.tenant)
         && (!filter.fields.requires(GroupField::Source) || filter.fields.allows(GroupField::Source, source()))
+}
+
+/// Members with the role of a receiver, also those of a session that has ended.
+fn receivers(group: &Group) -> usize {
+    group.members.values().filter(|member| member.spec.role == Role::Receiver).count()
 }

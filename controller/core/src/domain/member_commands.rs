@@ -13,6 +13,7 @@ use super::change::Prepared;
 use super::group_change::{GroupChange, in_group};
 use super::group_commands::being_deleted;
 use super::state::State;
+use super::tenants::check_room;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
@@ -81,12 +82,14 @@ impl MemberCommands<'_> {
         check_source(old, &spec)?;
         if spec.role == Role::Receiver {
             check_in_time(old)?;
+            let is_one = present.is_some_and(|m| m.spec.role == Role::Receiver);
+            check_room(self.0, &old.metadata.tenant, 0, usize::from(!is_one))?;
         }
 
         let host = spec.host.clone();
         let metadata = match present {
             Some(m) => m.metadata.changed(Labels::new(), written),
-            None => Metadata::created(&host, Labels::new(), self.0.new_uid(), written),
+            None => Metadata::created(&host, Labels::new(), self.0.new_uid(), written).in_tenant(&old.metadata.tenant),
         };
         let generation = metadata.generation;
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };

@@ -7,7 +7,7 @@
 //!
 //! [`Domain`] is the only type that other crates see. Behind it, each of the following depends only on those before it:
 //!
-//! - `state`: what commands change, with `drains`, `silences`, and `groups` with its indexes `labels` and `host_index`; `change`: what a command changes, and the only
+//! - `state`: what commands change, with `drains`, `silences`, and `groups` with its indexes `labels`, `host_index` and `tenant_index`; `change`: what a command changes, and the only
 //!   code that applies it.
 //! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `recorded_rtts`: which of their
 //!   measurements are durable; `withholding`: links that carry
@@ -15,7 +15,7 @@
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
-//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`, `silence_commands`: checks of commands, by resource.
+//! - `tenants`: what tenants have beside their quotas; `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`, `silence_commands`: checks of commands, by resource.
 //! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`, `host_views`: what APIs show.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
@@ -46,16 +46,19 @@ use crate::error::{DomainError, RestoreError};
 use crate::fields::{FieldSelector, HostField};
 use crate::health::{ProblemKey, Symptom};
 use crate::hmac::HmacSettings;
+use crate::limits::MAX_PAGE;
 use crate::metadata::Metadata;
 use crate::principal::Written;
+use crate::quota::{Quota, Quotas};
 use crate::record::{Record, StateRecord};
 use crate::resource::Step;
 use crate::secret::Secret;
+use crate::tenant::Scope;
 use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
 use crate::view::{
     DrainView, FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, SilenceView,
-    TopologyView, WaitedFor,
+    TenantView, TopologyView, WaitedFor,
 };
 
 mod bound;
@@ -95,6 +98,8 @@ mod staging;
 mod stall;
 mod state;
 mod symptoms;
+mod tenant_index;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod topology_commands;
@@ -191,8 +196,8 @@ impl Domain {
             }
             Command::DeleteSilence { name } => SilenceCommands(&self.state).delete(name),
             Command::PortsDown { node, ports } => topology.ports_down(&node, ports),
-            Command::PutGroup { name, labels, spec, if_match, create_only } => {
-                groups.put(name, labels, spec, if_match, create_only, written)
+            Command::PutGroup { name, tenant, labels, spec, if_match, create_only } => {
+                groups.put(name, tenant, labels, spec, if_match, create_only, written)
             }
             Command::DeleteGroup { name } => groups.delete(name),
             Command::ContinueDeletion { group } => groups.continue_deletion(group),
@@ -237,6 +242,33 @@ impl Domain {
     /// A group as it is declared.
     pub fn declared_group(&self, name: &str) -> Option<(&Metadata, &GroupSpec)> {
         self.state.groups.get(name).map(|g| (&g.metadata, &g.spec))
+    }
+
+    /// The tenant of a group; `None`: there is no such group.
+    pub fn tenant_of(&self, group: &str) -> Option<&str> {
+        self.state.groups.get(group).map(|g| g.metadata.tenant.as_str())
+    }
+
+    /// The same of a group that was there at this time, on the controller's wall clock.
+    pub fn tenant_since(&self, group: &str, at: UnixTime) -> Option<&str> {
+        let metadata = &self.state.groups.get(group)?.metadata;
+        let was_there = metadata.created.as_ref().is_none_or(|created| created.at <= at);
+        was_there.then_some(metadata.tenant.as_str())
+    }
+
+    /// How much tenants may have from now on. What they have stays, also above it.
+    pub fn limit_tenants(&mut self, quotas: Quotas) {
+        self.state.quotas = quotas;
+    }
+
+    /// How much a tenant may have.
+    pub fn quota(&self, tenant: &str) -> Quota {
+        self.state.quotas.of(tenant)
+    }
+
+    /// One page of the tenants that a scope has, in name order, behind the name `after`: what they have beside what they may have.
+    pub fn tenants(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Page<TenantView> {
+        tenants::page(&self.state, scope, after, limit.clamp(1, MAX_PAGE))
     }
 
     /// The first group, in name order, that is being deleted.
@@ -579,6 +611,11 @@ impl Domain {
     /// Name of the group with this compact identifier, as it appears in telemetry.
     pub fn group_name(&self, id: GroupId) -> Option<&str> {
         self.state.groups.name(id)
+    }
+
+    /// The compact identifier of a group; `None`: there is no such group.
+    pub fn group_id(&self, group: &str) -> Option<GroupId> {
+        self.state.groups.get(group).map(|g| g.allocation.group_id)
     }
 
     /// The remote side that members of `group` configure into their QPs; `None` if there is no such group.

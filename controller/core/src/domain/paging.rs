@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use crate::fields::{FieldSelector, GroupField};
 use crate::selector::Selector;
+use crate::tenant::Scope;
 
 /// Names that one page examines, at most. Behind so many, a page ends before it is full, with the name at which the next one continues: a
 /// filter that lets almost nothing pass costs many short pages instead of one that keeps writers waiting.
@@ -13,6 +14,8 @@ pub const EXAMINED: usize = 20_000;
 /// Which groups a list has. The default has all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupFilter {
+    /// By who may see them: a page has no name of another group, and costs none.
+    pub scope: Scope,
     /// By their labels.
     pub labels: Selector,
     /// By their fields.
@@ -28,6 +31,22 @@ impl GroupFilter {
             Some(after) if after >= self.prefix.as_str() => Bound::Excluded(after),
             _ => Bound::Included(&self.prefix),
         }
+    }
+
+    /// The tenants whose groups it has, if it names them.
+    pub(super) fn tenants(&self) -> Option<Box<dyn Iterator<Item = &str> + '_>> {
+        match &self.scope {
+            Scope::Tenants(tenants) => Some(Box::new(tenants.iter().map(String::as_str))),
+            Scope::Domain => {
+                let one = self.fields.required(GroupField::Tenant)?;
+                Some(Box::new(std::iter::once(one)))
+            }
+        }
+    }
+
+    /// True if another index than that of phases finds what it has.
+    pub fn is_indexed(&self) -> bool {
+        self.labels.has_equality() || self.tenants().is_some()
     }
 
     /// True if it compares nothing but phases, behind the prefix.

@@ -16,6 +16,7 @@ use super::silences::Silences;
 use crate::alloc::Pools;
 use crate::hmac::HmacSettings;
 use crate::plan::Common;
+use crate::quota::Quotas;
 use crate::resource::{Node, Topology};
 use crate::secret::Secret;
 use crate::topology::{Network, NodeIx};
@@ -37,6 +38,8 @@ pub(super) struct State {
     pub(super) nodes: Vec<Node>,
     pub(super) groups: Groups,
     pub(super) hmac: Hmac,
+    /// How much tenants may have.
+    pub(super) quotas: Quotas,
 }
 
 /// The keys of the SRH HMAC TLV.
@@ -67,6 +70,7 @@ impl State {
             nodes: Vec::new(),
             groups: Groups::default(),
             hmac: Hmac::default(),
+            quotas: Quotas::default(),
         }
     }
 

@@ -62,7 +62,7 @@ fn a_problem_opens_and_closes_after_its_delays_and_is_one_through_flaps() {
     assert_eq!(open[0].began, UnixTime::from_nanos(at(60_000 + 7_200_000).nanos()));
     assert_eq!(
         health.take_changes(),
-        [Change { key: key.clone(), is_open: true, evidence: "port n1/eth1 is seen".into() }]
+        [Change { key: key.clone(), is_open: true, began: open[0].began, evidence: "port n1/eth1 is seen".into() }]
     );
 
     // A flap: the same problem, with its beginning.

@@ -30,7 +30,7 @@ fn down(node: &str) -> Problem {
 }
 
 fn change(problem: &Problem) -> Change {
-    Change { key: problem.key.clone(), is_open: false, evidence: String::new() }
+    Change { key: problem.key.clone(), is_open: false, began: problem.began, evidence: String::new() }
 }
 
 /// A clock of charts that shows 10,000 when the controller's shows 0.

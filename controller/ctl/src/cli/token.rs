@@ -18,10 +18,13 @@ pub struct TokenArgs {
 /// What to do with tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum TokenAction {
-    /// Make a token with at most your role. It is printed alone, once: keep it where only its program can read it.
+    /// Make a token with at most your role there. It is printed alone, once: keep it where only its program can read it.
     Create {
         /// Its name: what the audit has beside yours.
         name: String,
+        /// The tenant that it is for, and no other; without one, the whole domain.
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
         /// metrics, viewer, operator or admin.
         #[arg(long, value_parser = str::parse::<Role>)]
         role: Role,

@@ -10,7 +10,9 @@ use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::FlowView;
 use canopy_controller_api::query::{
     DrainQuery, EventQuery, FlowQuery, HostQuery, IncidentQuery, LinkQuery, ListQuery, NodeQuery, ProblemQuery,
+    TenantQuery,
 };
+use canopy_controller_api::tenant::TenantItem;
 use canopy_controller_api::{
     DrainResource, GroupResource, HostResource, LinkResource, List, MemberResource, NodeResource, SilenceResource,
     TopologyResource,
@@ -57,6 +59,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
         Resource::Flows => show::<FlowView>(answer, args.output, out),
         Resource::Groups => show::<GroupResource>(answer, args.output, out),
         Resource::Members => show::<MemberResource>(answer, args.output, out),
+        Resource::Tenants => show::<TenantItem>(answer, args.output, out),
         Resource::Controllers => show::<ControllerResource>(answer, args.output, out),
         Resource::Events => show::<EventItem>(answer, args.output, out),
         Resource::Problems => show::<ProblemItem>(answer, args.output, out),
@@ -118,6 +121,7 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
                 None => all(&format!("/api/v1/groups/{group}/members")).await,
             }
         }
+        (Resource::Tenants, named) => tenants(client, named).await.map(Answer::All),
         (Resource::Controllers, None | Some("controller")) => all("/api/v1/controllers").await,
         (Resource::Controllers, Some(_)) => Err(usage("the controller's name is controller")),
         (Resource::Events, Some(_)) => Err(usage("events have no names")),
@@ -162,6 +166,22 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
             pages(client, "/api/v1/groups", query).await.map(Answer::All)
         }
     }
+}
+
+/// All of them, or one.
+async fn tenants(client: &Client, name: Option<&str>) -> Result<List<Value>, Failure> {
+    let query = |next| TenantQuery { limit: Some(PAGE), next };
+    let mut all = pages(client, "/api/v1/tenants", query).await?;
+    if let Some(name) = name {
+        all.items.retain(|tenant| tenant["name"] == name);
+        if all.items.is_empty() {
+            return Err(Failure::new(
+                Exit::NotFound,
+                format!("there is no tenant {name:?} with groups or quotas of its own"),
+            ));
+        }
+    }
+    Ok(all)
 }
 
 async fn one(client: &Client, path: &str) -> Result<Answer, Failure> {
@@ -243,7 +263,8 @@ fn show<T: Row + DeserializeOwned>(answer: Answer, output: Output, out: &mut dyn
         Output::Wide => true,
     };
     let items = items::<T>(answer)?;
-    let columns: Vec<Column<T>> = T::columns().into_iter().filter(|c| wide || !c.2).collect();
+    let columns: Vec<Column<T>> =
+        T::columns().into_iter().filter(|c| wide || !c.2 || rows::is_needed(c, &items)).collect();
     rows::write(&columns, &items, out)?;
     for note in items.iter().flat_map(T::notes) {
         writeln!(out, "{note}")?;

@@ -11,6 +11,7 @@ use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::metadata::Metadata;
+use canopy_controller_api::tenant::TenantItem;
 use canopy_controller_api::{
     DrainResource, GroupResource, HostResource, MemberResource, NodeResource, SilenceResource, TopologyResource,
 };
@@ -23,6 +24,14 @@ use crate::output::{table, text};
 
 /// Header and cell; the bool is true for columns of `-o wide` only.
 pub(super) type Column<T> = (&'static str, fn(&T) -> String, bool);
+
+/// Header of the column that is there as soon as resources of several tenants are.
+const TENANT: &str = "TENANT";
+
+/// Whether a column of `-o wide` is needed in a table of these resources.
+pub(super) fn is_needed<T>((title, cell, _): &Column<T>, rows: &[T]) -> bool {
+    *title == TENANT && rows.windows(2).any(|two| cell(&two[0]) != cell(&two[1]))
+}
 
 /// A kind of resource that can be listed.
 pub(super) trait Row: Sized {
@@ -276,6 +285,7 @@ impl Row for GroupResource {
     fn columns() -> Vec<Column<Self>> {
         vec![
             ("NAME", |g| text(&g.metadata.name), false),
+            (TENANT, |g| text(&g.metadata.tenant), true),
             ("PHASE", |g| text(g.status.phase), false),
             ("SOURCE", |g| text(&g.status.source), false),
             ("RECEIVERS", |g| text(g.status.receivers), false),
@@ -293,6 +303,23 @@ impl Row for GroupResource {
 
     fn name(&self) -> String {
         format!("group/{}", text(&self.metadata.name))
+    }
+}
+
+impl Row for TenantItem {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("NAME", |t| text(&t.name), false),
+            ("GROUPS", |t| text(t.groups), false),
+            ("OF", |t| text(t.max_groups), false),
+            ("RECEIVERS", |t| text(t.receivers), false),
+            ("OF", |t| text(t.max_receivers), false),
+            ("CHANGES/S", |t| text(t.max_changes_per_second), false),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("tenant/{}", text(&self.name))
     }
 }
 

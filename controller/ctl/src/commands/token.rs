@@ -32,13 +32,13 @@ pub async fn run(
     err: &mut dyn Write,
 ) -> Result<(), Failure> {
     match action {
-        TokenAction::Create { name, role, time, file } => {
+        TokenAction::Create { name, tenant, role, time, file } => {
             // What cannot be kept is not made.
             if let Some(file) = file.as_deref().filter(|file| file.exists()) {
                 return Err(Failure::new(Exit::Usage, format!("{} exists: name a new file", file.display())));
             }
             let for_seconds = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
-            let body = json!(TokenInput { name: name.clone(), role: *role, for_seconds });
+            let body = json!(TokenInput { name: name.clone(), tenant: tenant.clone(), role: *role, for_seconds });
             let made: NewToken = client.post(&format!("making the token {name}"), PATH, &body).await?;
             keep(client, &made, file.as_deref(), out, err)
         }
@@ -63,9 +63,22 @@ pub async fn run(
             let row = |item: &TokenItem| {
                 let used = item.used_unix_ns.map_or("never".to_owned(), |at| format!("{} ago", age(Some(at))));
                 let by = clean(&item.maker.to_string());
-                vec![text(&item.name), item.role.to_string(), by, age(Some(item.created_unix_ns)), left(item), used]
+                let tenant = item.tenant.as_deref().unwrap_or_default();
+                vec![
+                    text(&item.name),
+                    item.role.to_string(),
+                    text(tenant),
+                    by,
+                    age(Some(item.created_unix_ns)),
+                    left(item),
+                    used,
+                ]
             };
-            table(out, &["NAME", "ROLE", "BY", "AGE", "ENDS IN", "USED"], list.items.iter().map(row).collect())
+            table(
+                out,
+                &["NAME", "ROLE", "TENANT", "BY", "AGE", "ENDS IN", "USED"],
+                list.items.iter().map(row).collect(),
+            )
         }
     }
 }
@@ -75,9 +88,12 @@ pub async fn run(
 /// # Errors
 /// The controller cannot be reached, or gives the caller no role at all.
 pub async fn caller(client: &Client, out: &mut dyn Write) -> Result<(), Failure> {
-    let CallerItem { principal, role } = client.get("asking who you are", "/api/v1/caller").await?;
-    let role = role.map_or("no role".to_owned(), |role| format!("the role {role}"));
-    Ok(writeln!(out, "{}, with {role}", clean(&principal.to_string()))?)
+    let CallerItem { principal, role, tenants } = client.get("asking who you are", "/api/v1/caller").await?;
+    let in_domain = role.map(|role| format!("the role {role}"));
+    let in_tenants = tenants.iter().map(|(tenant, role)| format!("the role {role} in tenant {}", clean(tenant)));
+    let all: Vec<String> = in_domain.into_iter().chain(in_tenants).collect();
+    let roles = if all.is_empty() { "no role".to_owned() } else { all.join(", ") };
+    Ok(writeln!(out, "{}, with {roles}", clean(&principal.to_string()))?)
 }
 
 /// Prints the token, or writes it into the file.
@@ -89,7 +105,13 @@ fn keep(
     err: &mut dyn Write,
 ) -> Result<(), Failure> {
     let ends = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(made.expires_unix_ns));
-    writeln!(err, "token {} has the role {} until {ends}, and is not shown again", clean(&made.name), made.role)?;
+    let place = made.tenant.as_deref().map_or_else(String::new, |tenant| format!(" in tenant {}", clean(tenant)));
+    writeln!(
+        err,
+        "token {} has the role {}{place} until {ends}, and is not shown again",
+        clean(&made.name),
+        made.role
+    )?;
     if let Some(authority) = &made.authority {
         let use_it = "elsewhere: canopyctl context set NAME https://CONTROLLER:PORT --with-token FILE --with-authority";
         writeln!(err, "{use_it} {}", clean(authority))?;

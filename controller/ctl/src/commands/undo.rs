@@ -81,7 +81,11 @@ impl Earlier {
             Versioned::Drain => ("Drain", format!("/api/v1/drains/{name}")),
             Versioned::Group => ("Group", format!("/api/v1/groups/{name}")),
         };
-        let metadata = json!({"name": name, "labels": wanted.labels});
+        let mut metadata = json!({"name": name, "labels": wanted.labels});
+        // One that is there stays in its tenant.
+        if let (Some(tenant), None) = (&wanted.tenant, present) {
+            metadata["tenant"] = json!(tenant);
+        }
         let body = json!({"apiVersion": API_VERSION, "kind": api_kind, "metadata": metadata, "spec": wanted.spec});
         let condition = match present {
             Some(v) => ("if-match", format!("\"{}.{}\"", v.uid, v.generation)),

@@ -58,6 +58,7 @@ pub(crate) async fn run(
         Resource::Events => follow::<EventItem>("/api/v1/events", client, args, out, notes).await,
         Resource::Topology
         | Resource::Silences
+        | Resource::Tenants
         | Resource::Controllers
         | Resource::Links
         | Resource::Hosts

@@ -5,9 +5,10 @@ use canopy_controller_actor::Controller;
 use canopy_controller_actor::commit::Commit;
 use canopy_controller_core::confirmations::BOUNDS;
 use canopy_controller_core::health::ProblemKey;
+use canopy_controller_core::tenant::Scope;
 use canopy_metrics::{Description, Family, Kind, Page, Source};
 
-use super::{charts, links, nodes};
+use super::{charts, links, nodes, tenants};
 
 /// Root problems in one scrape, at most.
 const MAX_PROBLEMS: usize = 1000;
@@ -125,6 +126,7 @@ impl Source for Scrape {
         self.changes(page)?;
         self.problems(page)?;
         charts::write(&self.controller, page)?;
+        tenants::write(&self.controller, &Scope::Domain, page)?;
         nodes::write(&self.controller, page)?;
         links::write(&self.controller, page)
     }

@@ -2,6 +2,7 @@
 //! What the derived schemas leave open: kinds and versions, what each kind of resource may have in a request, what a dry run and a stream
 //! answer.
 
+use canopy_controller_api::metadata::DEFAULT_TENANT;
 use canopy_controller_api::{API_VERSION, Kind};
 use serde_json::{Value, json};
 
@@ -19,7 +20,8 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 39] = [
+const ANSWERS: [(&str, Kind); 40] = [
+    ("List_TenantItem", Kind::TenantList),
     ("List_Revocation", Kind::RevocationList),
     ("List_TokenItem", Kind::TokenList),
     ("TopologyResource", Kind::Topology),
@@ -95,6 +97,15 @@ fn put_requests(document: &mut Value) {
             Kind::Topology => described("`default`.", json!({"type": "string", "enum": ["default"]})),
             Kind::Member => described("Its host's name, or left out.", json!({"type": ["string", "null"]})),
             _ => described("Unique among resources of its kind, a DNS-1123 label.", name()),
+        };
+        fields["tenant"] = match kind {
+            Kind::Group => {
+                let mut keywords = name();
+                keywords["type"] = json!(["string", "null"]);
+                described("The tenant that it is created in, and stays in; `default` when left out.", keywords)
+            }
+            Kind::Member => described("The group's, or left out.", json!({"type": "null"})),
+            _ => described("`default`, or left out.", json!({"enum": [DEFAULT_TENANT, null]})),
         };
         if kind == Kind::Member {
             merge(&mut fields["labels"], &json!({"maxProperties": 0, "description": "Members carry none."}));

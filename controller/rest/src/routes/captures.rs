@@ -38,6 +38,7 @@ pub(crate) async fn create(
     conditions: Conditions,
     ApiJson(CaptureRequest { psn, within_seconds }): ApiJson<CaptureRequest>,
 ) -> Result<Response, ApiError> {
+    let scope = conditions.scope.clone();
     let by = conditions.unconditional()?;
     let psn = psn.map(|psn| Psn::new("psn", psn.into())).transpose().map_err(ApiError::invalid)?;
     let within = within_seconds.map_or(*WITHIN.end(), u64::from);
@@ -45,7 +46,14 @@ pub(crate) async fn create(
         let detail = format!("{within} is outside {}..={} seconds", WITHIN.start(), WITHIN.end());
         return Err(ApiError::invalid(FieldError::new("withinSeconds", detail)));
     }
-    let armed = controller.arm_capture(&group, psn, Duration::from_secs(within), by).map_err(refused)?;
+    let armed = controller.arm_capture(&group, psn, Duration::from_secs(within), by).map_err(|error| match error {
+        // The one that runs is of a group that the caller does not see.
+        CaptureError::Running { group, left, .. } if !controller.read(|d| scope.has_of(d.tenant_of(&group))) => {
+            let detail = format!("a packet is being captured, for {left:?} more: try again then");
+            ApiError::new(StatusCode::CONFLICT, "CaptureRunning", detail)
+        }
+        error => refused(error),
+    })?;
     let shown = resource(&armed);
     let location = format!("/api/v1/groups/{group}/captures/{}", shown.id);
     Ok((StatusCode::CREATED, [(LOCATION, location)], Json(shown)).into_response())

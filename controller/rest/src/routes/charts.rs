@@ -13,7 +13,9 @@ use canopy_controller_api::query::ChartQuery;
 use canopy_controller_api::{ApiVersion, Kind};
 use canopy_controller_core::chart::ring::Point;
 use canopy_controller_core::chart::series::{ChartObject, Series, Unit};
+use canopy_controller_core::role::Role;
 
+use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
 
@@ -22,13 +24,20 @@ use crate::extract::ApiQuery;
     responses((status = 200, body = Charts, description = "the series"), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 404, body = Problem, description = "nothing is kept of the object")))]
 pub(crate) async fn get(
     State(controller): State<Controller>,
+    Sender(by): Sender,
     ApiQuery(query): ApiQuery<ChartQuery>,
 ) -> Result<Response, ApiError> {
     let object: ChartObject = query.object.parse().map_err(|why| ApiError::bad_request("object", why))?;
     let series = query.series.as_deref().map(str::parse::<Series>).transpose();
     let series = series.map_err(|why| ApiError::bad_request("series", why))?;
     let charted = controller.chart(&object, series, query.from, query.to, query.step);
-    let charted = charted.map_err(|(field, why)| ApiError::bad_request(field, why))?.ok_or_else(|| {
+    let charted = charted.map_err(|(field, why)| ApiError::bad_request(field, why))?;
+    let scope = by.scope(Role::Viewer);
+    let is_seen = || match &object {
+        ChartObject::Group(name) => controller.read(|d| d.tenant_of(name).is_some_and(|tenant| scope.has(tenant))),
+        _ => false,
+    };
+    let charted = charted.filter(|_| scope.is_domain() || is_seen()).ok_or_else(|| {
         let detail = format!("nothing is kept of {object}: it does not exist, or nothing was measured of it yet, or it was idle and made room for others");
         ApiError::new(StatusCode::NOT_FOUND, "NotFound", detail)
     })?;

@@ -10,6 +10,7 @@ use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{DrainQuery, WatchQuery, WriteHeaders, WriteQuery};
 use canopy_controller_api::{DrainResource, Input, Kind, List};
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::{Command, Domain};
 use canopy_model::drain::DrainSpec;
 use canopy_units::UnixTime;
@@ -33,7 +34,7 @@ pub(crate) async fn list(
     if stream.watch {
         let others =
             [("labelSelector", !query.label_selector.is_empty()), ("fieldSelector", !query.field_selector.is_empty())];
-        return watches.open(&controller, Topic::Drains, &stream, &headers, &others);
+        return watches.open(&controller, Topic::Drains, Scope::Domain, &stream, &headers, &others);
     }
     only_with_watch(&stream)?;
     let (labels, fields) = (filter::labels(&query.label_selector)?, filter::fields(&query.field_selector)?);

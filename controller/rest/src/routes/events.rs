@@ -12,9 +12,11 @@ use canopy_controller_api::event::EventItem;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{EventQuery, WatchQuery};
 use canopy_controller_api::{Kind, List};
+use canopy_controller_core::role::Role;
 use canopy_units::UnixTime;
 
 use super::history::ago;
+use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
 use crate::watch::present::event_item;
@@ -28,9 +30,11 @@ const DEFAULT_LIMIT: usize = 200;
 pub(crate) async fn list(
     State(controller): State<Controller>,
     Extension(watches): Extension<Watches>,
+    Sender(by): Sender,
     ApiQuery(query): ApiQuery<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let scope = by.scope(Role::Viewer);
     if query.watch {
         let others = [
             ("limit", query.limit.is_some()),
@@ -41,7 +45,7 @@ pub(crate) async fn list(
             ("withinSeconds", query.within_seconds.is_some()),
         ];
         let stream = WatchQuery { watch: true, after: query.after, timeout_seconds: query.timeout_seconds };
-        return watches.open(&controller, Topic::Events, &stream, &headers, &others);
+        return watches.open(&controller, Topic::Events, scope, &stream, &headers, &others);
     }
     // `after` has a meaning of its own for a list.
     only_with_watch(&WatchQuery { watch: false, after: None, timeout_seconds: query.timeout_seconds })?;
@@ -53,7 +57,7 @@ pub(crate) async fn list(
     let EventQuery { node, group, code, before, within_seconds, .. } = query;
     let before = before.as_deref().map(|text| sequence("before", text)).transpose()?;
     let since = within_seconds.map_or_else(UnixTime::default, ago);
-    let filter = EventFilter { node, group, code, after, before, since };
+    let filter = EventFilter { scope, node, group, code, after, before, since };
     let events = controller.recorded_events(limit, filter).await?;
     Ok(Json(List::new(Kind::EventList, events.into_iter().map(event_item).collect())).into_response())
 }

@@ -10,6 +10,7 @@ use canopy_controller_core::fields::{
     DrainField, Field, FieldSelector, GroupField, LinkField, NodeField, ProblemField, truth,
 };
 use canopy_controller_core::selector::Selector;
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::view::{DrainView, LinkView, NodeView};
 
 use crate::error::ApiError;
@@ -24,12 +25,14 @@ pub(super) fn fields<F: Field>(text: &str) -> Result<FieldSelector<F>, ApiError>
     FieldSelector::parse("fieldSelector", text).map_err(|e| ApiError::bad_request(&e.field, e.detail))
 }
 
-pub(super) fn of_groups(query: &ListQuery) -> Result<GroupFilter, ApiError> {
+/// Of the groups that a caller sees.
+pub(super) fn of_groups(query: &ListQuery, scope: Scope) -> Result<GroupFilter, ApiError> {
     let mut fields = fields(&query.field_selector)?;
     if let Some(phase) = query.phase {
         fields = fields.with(GroupField::Phase, phase.to_string());
     }
-    Ok(GroupFilter { labels: labels(&query.label_selector)?, fields, prefix: query.name_prefix.clone() })
+    let labels = labels(&query.label_selector)?;
+    Ok(GroupFilter { scope, labels, fields, prefix: query.name_prefix.clone() })
 }
 
 pub(super) fn node_passes(fields: &FieldSelector<NodeField>, node: &NodeView) -> bool {

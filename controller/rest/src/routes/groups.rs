@@ -10,12 +10,15 @@ use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{ListQuery, WatchQuery, WriteHeaders, WriteQuery};
 use canopy_controller_api::{GroupResource, Input, Kind, List};
+use canopy_controller_core::role::Role;
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::{Command, Domain};
 use canopy_model::group::GroupSpec;
 use canopy_model::status::GroupPhase;
 
 use super::page::{self, Wanted};
 use super::{deleted, filter, marked, tagged};
+use crate::caller::Sender;
 use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath, ApiQuery};
@@ -27,6 +30,7 @@ use crate::watch::{Topic, Watches, only_with_watch};
 pub(crate) async fn list(
     State(controller): State<Controller>,
     Extension(watches): Extension<Watches>,
+    Sender(by): Sender,
     ApiQuery(query): ApiQuery<ListQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -40,11 +44,11 @@ pub(crate) async fn list(
             ("phase", query.phase.is_some()),
             ("namePrefix", !query.name_prefix.is_empty()),
         ];
-        return watches.open(&controller, Topic::Groups, &stream, &headers, &others);
+        return watches.open(&controller, Topic::Groups, by.scope(Role::Viewer), &stream, &headers, &others);
     }
     only_with_watch(&stream)?;
     let wanted = Wanted::new(query.limit, query.next.as_deref())?;
-    let filter = filter::of_groups(&query)?;
+    let filter = filter::of_groups(&query, by.scope(Role::Viewer))?;
     let page = controller.groups(&filter, wanted.after.as_deref(), wanted.limit);
     let groups: Vec<GroupResource> = page.items.into_iter().map(Into::into).collect();
     let mut list = List::new(Kind::GroupList, groups);
@@ -54,14 +58,14 @@ pub(crate) async fn list(
 
 /// Creates a group; 409 when there is one of this name.
 #[utoipa::path(post, path = "/api/v1/groups", tag = "groups", operation_id = "createGroup", params(WriteQuery, WriteHeaders), request_body = Input<GroupSpec>,
-    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 201, body = GroupResource, description = "created; see the Location header"), (status = 412, body = Problem, description = "a condition does not hold"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 201, body = GroupResource, description = "created; see the Location header"), (status = 412, body = Problem, description = "a condition does not hold"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid, or over a quota of the tenant"), (status = 429, body = Problem, description = "the tenant has made too many changes: see Retry-After")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
     conditions: Conditions,
     ApiJson(input): ApiJson<Input<GroupSpec>>,
 ) -> Result<Response, ApiError> {
     let name = input.metadata.name.clone().unwrap_or_default();
-    let command = command(&name, input, true)?;
+    let command = command(&name, input, true, &conditions.scope)?;
     super::write(&controller, command, conditions, format!("/api/v1/groups/{name}"), move |d| read(d, &name)).await
 }
 
@@ -80,14 +84,14 @@ pub(crate) async fn get(
 #[utoipa::path(put, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "putGroup", params(("group" = String, Path), WriteQuery, WriteHeaders),
     request_body = Input<GroupSpec>,
     responses((status = 200, body = GroupResource, description = "changed or unchanged"), (status = 201, body = GroupResource, description = "created"),
-        (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
+        (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid, or over a quota of the tenant"), (status = 429, body = Problem, description = "the tenant has made too many changes: see Retry-After")))]
 pub(crate) async fn put(
     State(controller): State<Controller>,
     ApiPath(group): ApiPath<String>,
     conditions: Conditions,
     ApiJson(input): ApiJson<Input<GroupSpec>>,
 ) -> Result<Response, ApiError> {
-    let command = command(&group, input, false)?;
+    let command = command(&group, input, false, &conditions.scope)?;
     super::write(&controller, command, conditions, format!("/api/v1/groups/{group}"), move |d| read(d, &group)).await
 }
 
@@ -96,7 +100,7 @@ pub(crate) async fn put(
 /// 204: it is gone. 202: it has too many members for one transaction; it is stopped, no host can join it, and its members are being
 /// removed, also over a restart of the controller. It is gone once a GET answers 404; a stream of the groups has its `deleted`.
 #[utoipa::path(delete, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "deleteGroup", params(("group" = String, Path), WriteQuery, WriteHeaders),
-    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 202, body = GroupResource, description = "its members are being removed; phase `Deleting`"), (status = 204, description = "removed"), (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile")))]
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 202, body = GroupResource, description = "its members are being removed; phase `Deleting`"), (status = 204, description = "removed"), (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 429, body = Problem, description = "the tenant has made too many changes: see Retry-After")))]
 pub(crate) async fn delete(
     State(controller): State<Controller>,
     ApiPath(group): ApiPath<String>,
@@ -115,9 +119,17 @@ pub(crate) async fn delete(
     }
 }
 
-pub(crate) fn command(name: &str, input: Input<GroupSpec>, create_only: bool) -> Result<Command, ApiError> {
+/// Without a tenant, a group that is new is in the caller's, if that is one.
+pub(crate) fn command(
+    name: &str,
+    input: Input<GroupSpec>,
+    create_only: bool,
+    scope: &Scope,
+) -> Result<Command, ApiError> {
     input.check(Kind::Group, Some(name))?;
+    let tenant = input.metadata.tenant.or_else(|| scope.only().map(str::to_owned));
     Ok(Command::PutGroup {
+        tenant,
         name: name.to_owned(),
         labels: input.metadata.labels,
         spec: input.spec,

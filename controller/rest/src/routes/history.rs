@@ -13,8 +13,11 @@ use canopy_controller_api::history::{AuditItem, IntentKind, VersionItem};
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{AuditQuery, VersionQuery, WatchQuery};
 use canopy_controller_api::{Kind, List};
+use canopy_controller_core::role::Role;
+use canopy_controller_core::tenant::recorded;
 use canopy_units::{UnixTime, nanos};
 
+use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
 use crate::watch::{Topic, Watches, only_with_watch};
@@ -31,9 +34,11 @@ pub(crate) const VERSIONED: [IntentKind; 3] = [IntentKind::Topology, IntentKind:
 pub(crate) async fn audit(
     State(controller): State<Controller>,
     Extension(watches): Extension<Watches>,
+    Sender(by): Sender,
     ApiQuery(query): ApiQuery<AuditQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let scope = by.scope(Role::Viewer);
     let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
     if stream.watch {
         let others = [
@@ -45,7 +50,7 @@ pub(crate) async fn audit(
             ("action", query.action.is_some()),
             ("withinSeconds", query.within_seconds.is_some()),
         ];
-        return watches.open(&controller, Topic::Audit, &stream, &headers, &others);
+        return watches.open(&controller, Topic::Audit, scope, &stream, &headers, &others);
     }
     only_with_watch(&stream)?;
     let limit = query.limit.unwrap_or(DEFAULT_PAGE);
@@ -60,6 +65,7 @@ pub(crate) async fn audit(
         })
     });
     let filter = AuditFilter {
+        scope,
         kind: query.kind.map(Into::into),
         name: query.name,
         by: query.by,
@@ -78,6 +84,7 @@ pub(crate) async fn audit(
     responses((status = 200, body = List<VersionItem>, description = "all versions that are kept"), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 404, body = Problem, description = "there is no version of such a resource")))]
 pub(crate) async fn versions(
     State(controller): State<Controller>,
+    Sender(by): Sender,
     ApiQuery(query): ApiQuery<VersionQuery>,
 ) -> Result<Json<List<VersionItem>>, ApiError> {
     let kind = match query.kind {
@@ -95,10 +102,18 @@ pub(crate) async fn versions(
         }
     };
     let target = Target { kind: query.kind.into(), name: query.name.clone() };
-    let versions = controller.versions(target).await?;
+    let mut versions = controller.versions(target).await?;
+    // A group that is gone may have had this name in another tenant.
+    let scope = by.scope(Role::Viewer);
+    let owner = |version: &Version| match query.kind {
+        IntentKind::Group => Some(recorded(version.tenant.as_deref()).to_owned()),
+        _ => None,
+    };
+    versions.retain(|version| scope.has_of(owner(version).as_deref()));
     if versions.is_empty() {
         return Err(ApiError::not_found(kind, query.name));
     }
+    let item = |version| item(owner(&version), version);
     Ok(Json(List::new(Kind::VersionList, versions.into_iter().map(item).collect())))
 }
 
@@ -107,9 +122,10 @@ pub(super) fn ago(seconds: u64) -> UnixTime {
     UnixTime::from_nanos(UnixTime::now().nanos().saturating_sub(nanos(Duration::from_secs(seconds))))
 }
 
-fn item(version: Version) -> VersionItem {
-    let Version { uid, generation, labels, spec, written, ended, deleted } = version;
+fn item(tenant: Option<String>, version: Version) -> VersionItem {
+    let Version { uid, generation, labels, spec, written, ended, deleted, tenant: _ } = version;
     VersionItem {
+        tenant,
         uid,
         generation,
         labels,

@@ -95,7 +95,7 @@ pub(crate) async fn revoke(
         Subject::Node(name) => Some(name.as_str()),
         _ => None,
     };
-    controller.events().note(Code::IdentityRevoked, node, None, format!("{by} revoked the certificates of {subject}"));
+    controller.events().note(Code::IdentityRevoked, node, format!("{by} revoked the certificates of {subject}"));
     let at = registrar.revocations().borrow().at(&subject).unwrap_or_default();
     Ok(([(CACHE_CONTROL, "no-store")], Json(shown(&subject, at))).into_response())
 }

@@ -12,7 +12,9 @@ use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{Input, Kind, List, MemberResource};
 use canopy_controller_core::role::Role;
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::{Command, Domain};
+use canopy_model::FieldError;
 use canopy_model::member::MemberSpec;
 
 use super::tagged;
@@ -38,7 +40,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "createMember", params(("group" = String, Path), WriteQuery, WriteHeaders),
     request_body = Input<MemberSpec>,
     responses((status = 201, body = MemberResource, description = "joined; see the Location header"), (status = 200, body = MemberResource, description = "was a member already"),
-        (status = 404, body = Problem, description = "no such group"), (status = 409, body = Problem, description = "is a member with other content"), (status = 422, body = Problem, description = "not valid")))]
+        (status = 404, body = Problem, description = "no such group"), (status = 409, body = Problem, description = "is a member with other content"), (status = 422, body = Problem, description = "not valid, or over a quota of the tenant"), (status = 429, body = Problem, description = "the tenant has made too many changes: see Retry-After")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
     ApiPath(group): ApiPath<String>,
@@ -46,7 +48,7 @@ pub(crate) async fn create(
     ApiJson(input): ApiJson<Input<MemberSpec>>,
 ) -> Result<Response, ApiError> {
     let host = input.spec.host.clone();
-    let command = command(&group, None, input, true)?;
+    let command = command(&controller, &conditions.scope, &group, None, input, true)?;
     super::write(&controller, command, conditions, path(&group, &host), move |d| read(d, &group, &host)).await
 }
 
@@ -66,21 +68,21 @@ pub(crate) async fn get(
 #[utoipa::path(put, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "putMember",
     params(("group" = String, Path), ("host" = String, Path), WriteQuery, WriteHeaders), request_body = Input<MemberSpec>,
     responses((status = 200, body = MemberResource, description = "changed or unchanged"), (status = 201, body = MemberResource, description = "joined"),
-        (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
+        (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid, or over a quota of the tenant"), (status = 429, body = Problem, description = "the tenant has made too many changes: see Retry-After")))]
 pub(crate) async fn put(
     State(controller): State<Controller>,
     ApiPath((group, host)): ApiPath<(String, String)>,
     conditions: Conditions,
     ApiJson(input): ApiJson<Input<MemberSpec>>,
 ) -> Result<Response, ApiError> {
-    let command = command(&group, Some(&host), input, false)?;
+    let command = command(&controller, &conditions.scope, &group, Some(&host), input, false)?;
     super::write(&controller, command, conditions, path(&group, &host), move |d| read(d, &group, &host)).await
 }
 
 /// Leaves a group.
 #[utoipa::path(delete, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "deleteMember",
     params(("group" = String, Path), ("host" = String, Path), WriteQuery, WriteHeaders),
-    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 204, description = "left"), (status = 404, body = Problem, description = "no such membership"), (status = 412, body = Problem, description = "changed meanwhile")))]
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 204, description = "left"), (status = 404, body = Problem, description = "no such membership"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 429, body = Problem, description = "the tenant has made too many changes: see Retry-After")))]
 pub(crate) async fn delete(
     State(controller): State<Controller>,
     ApiPath((group, host)): ApiPath<(String, String)>,
@@ -90,12 +92,21 @@ pub(crate) async fn delete(
 }
 
 pub(crate) fn command(
+    controller: &Controller,
+    scope: &Scope,
     group: &str,
     host: Option<&str>,
     input: Input<MemberSpec>,
     create_only: bool,
 ) -> Result<Command, ApiError> {
     input.check_member(group, host)?;
+    let tenant = controller.read(|d| d.tenant_of(group).filter(|tenant| scope.has(tenant)).map(str::to_owned));
+    if let (Some(wanted), Some(tenant)) = (&input.metadata.tenant, tenant)
+        && *wanted != tenant
+    {
+        let detail = format!("{wanted:?} is not {tenant:?}, the tenant of group {group}: leave it out");
+        return Err(ApiError::invalid(FieldError::new("metadata.tenant", detail)));
+    }
     Ok(Command::PutMember { group: group.to_owned(), spec: input.spec, create_only, instance: None, lease: None })
 }
 
@@ -105,7 +116,7 @@ fn path(group: &str, host: &str) -> String {
 
 /// What a caller may see of it: with address and R_Key of a receiver's memory, every host that reaches the receiver can write there.
 fn shown(mut member: MemberResource, by: &Identity) -> MemberResource {
-    if by.role < Some(Role::Operator) {
+    if by.role_in(&member.metadata.metadata.tenant) < Some(Role::Operator) {
         member.spec.memory = None;
     }
     member

@@ -9,6 +9,7 @@ use canopy_controller_actor::Controller;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{NodeQuery, WatchQuery};
 use canopy_controller_api::{Kind, List, NodeResource};
+use canopy_controller_core::tenant::Scope;
 
 use super::filter;
 use crate::error::ApiError;
@@ -27,7 +28,7 @@ pub(crate) async fn list(
     let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
     if stream.watch {
         let others = [("fieldSelector", !query.field_selector.is_empty())];
-        return watches.open(&controller, Topic::Nodes, &stream, &headers, &others);
+        return watches.open(&controller, Topic::Nodes, Scope::Domain, &stream, &headers, &others);
     }
     only_with_watch(&stream)?;
     let fields = filter::fields(&query.field_selector)?;

@@ -12,9 +12,12 @@ use canopy_controller_api::health::{DomainStatus, ProblemCodeItem, ProblemItem};
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{ProblemQuery, WatchQuery};
 use canopy_controller_api::{ApiVersion, Kind, List};
+use canopy_controller_core::role::Role;
+use canopy_controller_core::tenant::Scope;
 use canopy_units::UnixTime;
 
 use super::filter;
+use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
 use crate::watch::{Topic, Watches, only_with_watch};
@@ -32,9 +35,11 @@ const SHOWN: usize = 50;
 pub(crate) async fn list(
     State(controller): State<Controller>,
     Extension(watches): Extension<Watches>,
+    Sender(by): Sender,
     ApiQuery(query): ApiQuery<ProblemQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let scope = by.scope(Role::Viewer);
     let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
     if stream.watch {
         let others = [
@@ -45,7 +50,7 @@ pub(crate) async fn list(
             ("name", query.name.is_some()),
             ("fieldSelector", !query.field_selector.is_empty()),
         ];
-        return watches.open(&controller, Topic::Problems, &stream, &headers, &others);
+        return watches.open(&controller, Topic::Problems, scope, &stream, &headers, &others);
     }
     only_with_watch(&stream)?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
@@ -64,7 +69,7 @@ pub(crate) async fn list(
             && subject.is_none_or(|(kind, name)| p.concerns(kind, name))
             && filter::problem_passes(&fields, p)
     };
-    let items: Vec<ProblemItem> = items(&controller).filter(wanted).take(limit).collect();
+    let items: Vec<ProblemItem> = items(&controller, &scope).filter(wanted).take(limit).collect();
     Ok(Json(List::new(Kind::ProblemList, items)).into_response())
 }
 
@@ -73,9 +78,10 @@ pub(crate) async fn list(
     responses((status = 200, body = ProblemItem, description = "the problem"), (status = 404, body = Problem, description = "no such problem is open")))]
 pub(crate) async fn get(
     State(controller): State<Controller>,
+    Sender(by): Sender,
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<ProblemItem>, ApiError> {
-    let found = items(&controller).find(|p| p.id == id);
+    let found = items(&controller, &by.scope(Role::Viewer)).find(|p| p.id == id);
     found.map(Json).ok_or_else(|| ApiError::not_found("problem", id))
 }
 
@@ -91,7 +97,7 @@ pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainS
     let (term, topology) = controller.read(|d| (d.term(), d.topology().map(|t| t.status)));
     let (mut roots, mut silenced) = (BTreeMap::new(), 0);
     let mut problems = Vec::new();
-    for item in items(&controller).filter(|p| p.root) {
+    for item in items(&controller, &Scope::Domain).filter(|p| p.root) {
         match item.silence {
             Some(_) => silenced += 1,
             None => *roots.entry(severity_name(&item)).or_default() += 1,
@@ -126,8 +132,8 @@ pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainS
     })
 }
 
-fn items(controller: &Controller) -> impl Iterator<Item = ProblemItem> + use<> {
-    controller.problems().into_iter().map(Into::into)
+fn items(controller: &Controller, scope: &Scope) -> impl Iterator<Item = ProblemItem> + use<> {
+    controller.problems_in(scope).into_iter().map(Into::into)
 }
 
 /// As the severity is written in JSON.

@@ -37,8 +37,8 @@ const FOR_USERS: &str = "tokens are made, rotated and revoked by users themselve
 /// Who sends this request, as the controller sees it, and with which role.
 #[utoipa::path(get, path = "/api/v1/caller", tag = "tokens", operation_id = "getCaller",
     responses((status = 200, body = CallerItem, description = "the caller")))]
-pub(crate) async fn caller(Sender(Identity { principal, role, .. }): Sender) -> Json<CallerItem> {
-    Json(CallerItem { principal: principal.into(), role })
+pub(crate) async fn caller(Sender(Identity { principal, role, tenants, .. }): Sender) -> Json<CallerItem> {
+    Json(CallerItem { principal: principal.into(), role, tenants })
 }
 
 /// Your tokens by name, without their secrets; an administrator's list has those of all.
@@ -49,7 +49,7 @@ pub(crate) async fn list(Extension(tokens): Extension<Arc<Tokens>>, Sender(by): 
     ([(CACHE_CONTROL, "no-store")], Json(List::new(Kind::TokenList, items))).into_response()
 }
 
-/// Makes a token with at most your role. The answer alone has its secret.
+/// Makes a token with at most your role in the domain, or in the tenant that it is for. The answer alone has its secret.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", operation_id = "createToken", request_body = TokenInput,
     responses((status = 201, body = NewToken, description = "made"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "more than your role, or sent by a browser or with a bearer"), (status = 409, body = Problem, description = "the name is in use"), (status = 422, body = Problem, description = "not valid"), (status = 429, body = Problem, description = "too many tokens")))]
 pub(crate) async fn create(
@@ -59,12 +59,12 @@ pub(crate) async fn create(
     Sender(by): Sender,
     headers: HeaderMap,
     conditions: Conditions,
-    ApiJson(TokenInput { name, role, for_seconds }): ApiJson<TokenInput>,
+    ApiJson(TokenInput { name, tenant, role, for_seconds }): ApiJson<TokenInput>,
 ) -> Result<Response, ApiError> {
     conditions.unconditional()?;
     for_users(&headers, &by)?;
     let life = Duration::from_secs(for_seconds.map_or(DEFAULT, u64::from));
-    let request = TokenRequest { name, role, life };
+    let request = TokenRequest { name, tenant, role, life };
     tokens.check(&request, &by, UnixTime::now()).map_err(refused)?;
     audited(&controller, &request.name, Action::Create, &by).await?;
     let made = on_disk(move || tokens.make(request, &by, UnixTime::now())).await?;
@@ -140,6 +140,7 @@ fn shown(status: StatusCode, (secret, token): (TokenSecret, Token), registrar: O
     let shown = NewToken {
         token: Credential(secret.reveal().to_owned()),
         name: token.name,
+        tenant: token.tenant,
         role: token.role,
         expires_unix_ns: token.expires.nanos(),
         authority: registrar.map(|registrar| registrar.authority().to_string()),
@@ -148,9 +149,10 @@ fn shown(status: StatusCode, (secret, token): (TokenSecret, Token), registrar: O
 }
 
 fn item(token: Token) -> TokenItem {
-    let Token { name, role, maker, created, expires, used } = token;
+    let Token { name, tenant, role, maker, created, expires, used } = token;
     TokenItem {
         name,
+        tenant,
         role,
         maker: maker.into(),
         created_unix_ns: created.nanos(),

@@ -11,11 +11,15 @@ use canopy_controller_api::check::{Validate, Validated};
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::{Input, Kind};
 use canopy_controller_core::Command;
+use canopy_controller_core::role::Role;
+use canopy_controller_core::tenant::Scope;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{drains, groups, members, silences, topology};
+use crate::authorization::of_domain;
+use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, from_value};
 
@@ -28,6 +32,7 @@ pub(crate) const MAX_ITEMS: usize = 10_000;
         (status = 422, body = Problem, description = "an item is not valid")))]
 pub(crate) async fn validate(
     State(controller): State<Controller>,
+    Sender(by): Sender,
     ApiJson(request): ApiJson<Validate>,
 ) -> Result<Json<Validated>, ApiError> {
     if request.items.len() > MAX_ITEMS {
@@ -36,16 +41,26 @@ pub(crate) async fn validate(
             format!("{} items, at most {MAX_ITEMS} are possible", request.items.len()),
         ));
     }
+    // What the caller could write.
+    let scope = by.scope(Role::Viewer);
     let at = |i: usize| format!("items[{i}]");
-    let commands =
-        request.items.into_iter().enumerate().map(|(i, item)| command(&controller, item).map_err(|e| e.inside(&at(i))));
+    let commands = request
+        .items
+        .into_iter()
+        .enumerate()
+        .map(|(i, item)| command(&controller, &scope, item).map_err(|e| e.inside(&at(i))));
     let commands = commands.collect::<Result<Vec<_>, _>>()?;
-    let outcomes = controller.validate(commands).await.map_err(|(i, e)| ApiError::from(e).inside(&at(i)))?;
+    let outcomes =
+        controller.validate(commands, scope.clone()).await.map_err(|(i, e)| ApiError::from(e).inside(&at(i)))?;
     Ok(Json(Validated::new(outcomes)))
 }
 
-fn command(controller: &Controller, item: Value) -> Result<Command, ApiError> {
-    match item.get("kind").and_then(|kind| Kind::deserialize(kind).ok()) {
+fn command(controller: &Controller, scope: &Scope, item: Value) -> Result<Command, ApiError> {
+    let kind = item.get("kind").and_then(|kind| Kind::deserialize(kind).ok());
+    if !scope.is_domain() && matches!(kind, Some(Kind::Topology | Kind::Drain | Kind::Silence)) {
+        return Err(of_domain("kind"));
+    }
+    match kind {
         Some(Kind::Topology) => topology::command(input(item)?),
         Some(Kind::Drain) => {
             let input: Input<_> = input(item)?;
@@ -60,7 +75,7 @@ fn command(controller: &Controller, item: Value) -> Result<Command, ApiError> {
         Some(Kind::Group) => {
             let input: Input<_> = input(item)?;
             let name = input.metadata.name.clone().unwrap_or_default();
-            groups::command(&name, input, false)
+            groups::command(&name, input, false, scope)
         }
         Some(Kind::Member) => {
             let input: Input<_> = input(item)?;
@@ -70,7 +85,7 @@ fn command(controller: &Controller, item: Value) -> Result<Command, ApiError> {
                     "is missing: name the group to join",
                 )));
             };
-            members::command(&group, None, input, false)
+            members::command(controller, scope, &group, None, input, false)
         }
         _ => Err(ApiError::invalid(canopy_model::FieldError::new(
             "kind",

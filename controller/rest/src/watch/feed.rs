@@ -13,12 +13,13 @@ use canopy_controller_actor::news::Follower;
 use canopy_controller_actor::{CommandError, Controller};
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::{GroupResource, Kind, NodeResource};
+use canopy_controller_core::health::Problem;
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::frame::{Change, json};
 use super::present::event_item;
-use super::ring::Ring;
+use super::ring::{Owner, Ring};
 
 /// Time between two publications of a ring, at least: so often are its watchers woken, at most.
 pub(super) const PACE: Duration = Duration::from_millis(50);
@@ -29,6 +30,7 @@ const CHUNK: usize = 64;
 pub(super) struct Now {
     /// Differs between two resources that had the same name.
     pub(super) identity: u64,
+    pub(super) owner: Owner,
     pub(super) json: Vec<u8>,
 }
 
@@ -39,13 +41,19 @@ pub(super) struct Known(HashMap<String, Seen>);
 /// What a resource was; `None` until its first change.
 #[derive(Default)]
 struct Seen {
+    owner: Owner,
     identity: Option<u64>,
     digest: Option<u64>,
 }
 
 impl Seen {
-    fn of(identity: u64, json: &[u8]) -> Self {
-        Self { identity: Some(identity), digest: Some(hash(json)) }
+    fn of(now: &Now) -> Self {
+        Self { owner: now.owner.clone(), identity: Some(now.identity), digest: Some(hash(&now.json)) }
+    }
+
+    /// Whether a resource of the same name is the same one.
+    fn is_same(&self, now: &Self) -> bool {
+        self.owner == now.owner && (self.identity.is_none() || self.identity == now.identity)
     }
 }
 
@@ -57,13 +65,13 @@ pub(super) fn hash(of: &(impl Hash + ?Sized)) -> u64 {
 
 impl Known {
     /// Those that a watcher may find before the feed has begun.
-    fn of(names: Vec<String>) -> Self {
-        Self(names.into_iter().map(|name| (name, Seen::default())).collect())
+    fn of(names: impl Iterator<Item = (String, Owner)>) -> Self {
+        Self(names.map(|(name, owner)| (name, Seen { owner, ..Seen::default() })).collect())
     }
 
     /// Takes note of a resource that watchers have.
     pub(super) fn see(&mut self, name: &str, now: &Now) {
-        self.0.insert(name.to_owned(), Seen::of(now.identity, &now.json));
+        self.0.insert(name.to_owned(), Seen::of(now));
     }
 
     /// The names of all, in order.
@@ -75,21 +83,22 @@ impl Known {
 
     /// Adds to the ring what became of a resource; nothing if it is as before.
     pub(super) fn compare(&mut self, ring: &Ring, name: &str, now: Option<Now>, deleted: fn(&str) -> Vec<u8>) {
-        let Some(Now { identity, json }) = now else {
-            if self.0.remove(name).is_some() {
-                ring.push(Change::Deleted, &deleted(name));
+        let Some(now) = now else {
+            if let Some(before) = self.0.remove(name) {
+                ring.push(Change::Deleted, before.owner, &deleted(name));
             }
             return;
         };
-        let seen = Seen::of(identity, &json);
+        let seen = Seen::of(&now);
+        let Now { owner, json, .. } = now;
         match self.0.get(name) {
-            Some(before) if before.identity.is_some_and(|before| before != identity) => {
-                ring.push(Change::Deleted, &deleted(name));
-                ring.push(Change::Added, &json);
+            Some(before) if !before.is_same(&seen) => {
+                ring.push(Change::Deleted, before.owner.clone(), &deleted(name));
+                ring.push(Change::Added, owner, &json);
             }
             Some(before) if before.digest == seen.digest => return,
-            Some(_) => ring.push(Change::Modified, &json),
-            None => ring.push(Change::Added, &json),
+            Some(_) => ring.push(Change::Modified, owner, &json),
+            None => ring.push(Change::Added, owner, &json),
         }
         self.0.insert(name.to_owned(), seen);
     }
@@ -107,21 +116,26 @@ impl Named {
     pub(super) fn groups(controller: &Controller) -> Self {
         // Before the names: what is deleted in between was known, or was never seen.
         let follower = controller.follow_groups();
-        let known = Known::of(controller.group_names());
+        let owner = |name: &str| controller.read(|d| d.tenant_of(name).map(Arc::from));
+        let known = Known::of(controller.group_names().into_iter().map(|name| {
+            let owner = owner(&name);
+            (name, owner)
+        }));
         let read = |controller: &Controller, name: &str| {
             let view = controller.read(|d| d.group(name))?;
             let identity = view.status.group_id.get().into();
-            Some(Now { identity, json: json(&GroupResource::from(view)) })
+            let owner = Some(view.metadata.tenant.as_str().into());
+            Some(Now { identity, owner, json: json(&GroupResource::from(view)) })
         };
         Self { follower, known, read, deleted: |name| named(Kind::Group, name) }
     }
 
     pub(super) fn nodes(controller: &Controller) -> Self {
         let follower = controller.follow_nodes();
-        let known = Known::of(controller.read(|d| d.nodes()).into_iter().map(|n| n.name).collect());
+        let known = Known::of(controller.read(|d| d.nodes()).into_iter().map(|n| (n.name, None)));
         let read = |controller: &Controller, name: &str| {
             let view = controller.read(|d| d.node(name))?;
-            Some(Now { identity: view.spec.id.get().into(), json: json(&NodeResource::from(view)) })
+            Some(Now { identity: view.spec.id.get().into(), owner: None, json: json(&NodeResource::from(view)) })
         };
         Self { follower, known, read, deleted: |name| named(Kind::Node, name) }
     }
@@ -157,8 +171,8 @@ impl Problems {
     pub(super) fn new(controller: &Controller) -> Self {
         let changes = controller.follow_problems();
         let mut known = Known::default();
-        for item in controller.problems().into_iter().map(ProblemItem::from) {
-            known.see(&item.id, &Now { identity: 0, json: json(&item) });
+        for (owner, item) in problems(controller) {
+            known.see(&item.id, &Now { identity: 0, owner, json: json(&item) });
         }
         Self { changes, known }
     }
@@ -168,16 +182,16 @@ impl Problems {
     pub(super) async fn feed(mut self, controller: Controller, ring: Arc<Ring>) -> Result<(), CommandError> {
         let deleted = |id: &str| json(&json!({"id": id}));
         while self.changes.changed().await.is_ok() {
-            let items: Vec<ProblemItem> = controller.problems().into_iter().map(Into::into).collect();
+            let items = problems(&controller);
             controller.settled().await?;
             let closed = self.known.names();
-            let open: std::collections::HashSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
+            let open: std::collections::HashSet<&str> = items.iter().map(|(_, item)| item.id.as_str()).collect();
             for id in closed.iter().filter(|id| !open.contains(id.as_str())) {
                 self.known.compare(&ring, id, None, deleted);
             }
             for chunk in items.chunks(CHUNK) {
-                for item in chunk {
-                    let now = Now { identity: 0, json: json(item) };
+                for (owner, item) in chunk {
+                    let now = Now { identity: 0, owner: owner.clone(), json: json(item) };
                     self.known.compare(&ring, &item.id, Some(now), deleted);
                 }
                 tokio::task::yield_now().await;
@@ -187,6 +201,12 @@ impl Problems {
         }
         Ok(())
     }
+}
+
+/// All, with the tenants to which those of groups belong. What such a one is explained by, or explains, is the domain's or of the same group.
+fn problems(controller: &Controller) -> Vec<(Owner, ProblemItem)> {
+    let owner = |problem: &Problem| controller.tenant_of_problem(problem).map(Arc::from);
+    controller.problems().into_iter().map(|problem| (owner(&problem), problem.into())).collect()
 }
 
 pub(super) struct Events {
@@ -218,7 +238,8 @@ impl Events {
             }
             for event in events {
                 self.first = event.sequence + 1;
-                ring.push(Change::Added, &json(&event_item(event)));
+                let owner = event.tenant.as_deref().map(Arc::from);
+                ring.push(Change::Added, owner, &json(&event_item(event)));
             }
             ring.publish(self.first);
             tokio::time::sleep(PACE).await;
@@ -228,6 +249,8 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
+    use canopy_controller_core::tenant::Scope;
+
     use super::super::ring::BOUNDS;
     use super::*;
 
@@ -236,12 +259,12 @@ mod tests {
     #[test]
     fn the_ring_gets_differences_only() {
         let ring = Ring::new(BOUNDS);
-        let mut known = Known::of(vec!["old".into()]);
-        let now = |identity, text: &str| Some(Now { identity, json: text.into() });
+        let mut known = Known::of([("old".to_owned(), None)].into_iter());
+        let now = |identity, text: &str| Some(Now { identity, owner: None, json: text.into() });
         let mut expected = 0;
         let mut compare = |name: &str, now, changes: &[&str]| {
             known.compare(&ring, name, now, |name| format!("\"{name}\"").into_bytes());
-            let (frames, cursor) = ring.after(expected).unwrap();
+            let (frames, cursor) = ring.after(expected, &Scope::Domain).unwrap();
             expected = cursor;
             let names: Vec<&str> =
                 frames.iter().map(|f| std::str::from_utf8(f).unwrap().lines().next().unwrap()).collect();
@@ -255,5 +278,21 @@ mod tests {
         compare("new", None, &["deleted"]);
         compare("new", None, &[]);
         compare("never", None, &[]);
+    }
+
+    /// Catches a watcher of a tenant that is not shown the end of its group because another tenant has one of this name since.
+    #[test]
+    fn a_name_that_goes_to_another_tenant_is_deleted_for_the_first_and_added_for_the_second() {
+        let ring = Ring::new(BOUNDS);
+        let owner = |name: &str| Some(Arc::from(name));
+        let mut known = Known::of([("g".to_owned(), owner("acme"))].into_iter());
+        let now = Now { identity: 7, owner: owner("other"), json: b"2".to_vec() };
+        known.compare(&ring, "g", Some(now), |name| name.as_bytes().to_vec());
+        for (tenant, seen) in [("acme", "deleted"), ("other", "added")] {
+            let (frames, _) = ring.after(0, &Scope::Tenants([tenant.to_owned()].into())).unwrap();
+            let names: Vec<&str> =
+                frames.iter().map(|f| std::str::from_utf8(f).unwrap().lines().next().unwrap()).collect();
+            assert_eq!(names, [format!("event: {seen}")], "{tenant}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use canopy_controller_actor::{AuditFilter, CommandError, Controller};
 use canopy_controller_api::commit::CommitResource;
 use canopy_controller_api::history::AuditItem;
 use canopy_controller_api::{DrainResource, Kind, TopologyResource};
+use canopy_controller_core::audit::AuditEntry;
 use canopy_controller_core::view::DrainView;
 use tokio::sync::watch;
 
@@ -47,10 +48,10 @@ impl Topology {
                 let uid = |of: &Option<(String, String)>| of.as_ref().map(|(_, uid)| uid.clone());
                 let is_same = uid(&self.known) == uid(&now);
                 if self.known.is_some() && !is_same {
-                    ring.push(Change::Deleted, &named(Kind::Topology, "default"));
+                    ring.push(Change::Deleted, None, &named(Kind::Topology, "default"));
                 }
                 if let Some(json) = resource {
-                    ring.push(if is_same { Change::Modified } else { Change::Added }, &json);
+                    ring.push(if is_same { Change::Modified } else { Change::Added }, None, &json);
                 }
                 ring.publish(0);
                 self.known = now;
@@ -118,7 +119,7 @@ impl Drains {
 fn drains(controller: &Controller) -> Vec<(String, Now)> {
     let now = |view: DrainView| {
         let (name, identity) = (view.metadata.name.clone(), hash(&view.metadata.uid));
-        (name, Now { identity, json: json(&DrainResource::from(view)) })
+        (name, Now { identity, owner: None, json: json(&DrainResource::from(view)) })
     };
     controller.read(|d| d.drains()).into_iter().map(now).collect()
 }
@@ -141,7 +142,7 @@ impl Commits {
             controller.settled().await?;
             if let Some(commit) = read.filter(|_| now != self.known) {
                 let is_same = self.known.as_ref().is_some_and(|known| known.id == commit.id);
-                ring.push(if is_same { Change::Modified } else { Change::Added }, &json(&commit));
+                ring.push(if is_same { Change::Modified } else { Change::Added }, None, &json(&commit));
                 ring.publish(0);
             }
             self.known = now;
@@ -177,7 +178,10 @@ impl Audit {
             let first = self.first;
             let Ok(next) = self.next.wait_for(|next| *next > first).await.map(|next| *next) else { return Ok(()) };
             match entries(&controller, first, next, MAX_BEHIND).await? {
-                Some(entries) => entries.iter().for_each(|entry| ring.push(Change::Added, &json(entry))),
+                Some(entries) => entries.into_iter().for_each(|entry| {
+                    let owner = entry.tenant().map(Arc::from);
+                    ring.push(Change::Added, owner, &json(&AuditItem::from(entry)));
+                }),
                 None => ring.forget(),
             }
             self.first = next;
@@ -193,11 +197,11 @@ async fn entries(
     first: u64,
     next: u64,
     most: usize,
-) -> Result<Option<Vec<AuditItem>>, CommandError> {
+) -> Result<Option<Vec<AuditEntry>>, CommandError> {
     let (mut found, mut before) = (Vec::new(), Some(next));
     while let Some(below) = before.filter(|below| *below > first) {
         let (page, rest) = controller.audit(AuditFilter::default(), Some(below), CHUNK).await?;
-        found.extend(page.into_iter().map(AuditItem::from).take_while(|entry| entry.sequence >= first));
+        found.extend(page.into_iter().take_while(|entry| entry.sequence >= first));
         if found.len() > most {
             return Ok(None);
         }
@@ -225,7 +229,14 @@ mod tests {
         let first = *controller.follow_audit().borrow();
         for i in 0..CHUNK * 2 + 50 {
             let (name, spec) = (format!("g{i}"), Default::default());
-            let put = Command::PutGroup { name, labels: Default::default(), spec, if_match: None, create_only: false };
+            let put = Command::PutGroup {
+                tenant: None,
+                name,
+                labels: Default::default(),
+                spec,
+                if_match: None,
+                create_only: false,
+            };
             let by = Principal::operator("alice", None);
             controller.carry_out(Order::new(put, by)).await.unwrap();
         }
@@ -236,7 +247,7 @@ mod tests {
             assert_eq!(found.iter().map(|e| e.sequence).collect::<Vec<_>>(), (from..next).collect::<Vec<_>>());
         }
         assert_eq!(entries(&controller, first, next, 1000).await.unwrap(), None);
-        let present = newest(&controller, next - 1).await.unwrap();
+        let present = newest(&controller, &Default::default(), next - 1).await.unwrap();
         assert_eq!((present.len(), present.last().map(|e| e.sequence)), (AUDIT_PRESENT, Some(next - 2)));
     }
 }

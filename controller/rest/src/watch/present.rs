@@ -12,6 +12,7 @@ use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::history::AuditItem;
 use canopy_controller_api::{DrainResource, GroupResource, NodeResource, TopologyResource};
 use canopy_controller_core::GroupFilter;
+use canopy_controller_core::tenant::Scope;
 use serde::Serialize;
 
 use super::Topic;
@@ -31,6 +32,7 @@ pub(super) const AUDIT_PRESENT: usize = 1_000;
 /// What a stream has yet to send of the present state.
 pub(super) struct Present {
     rest: Rest,
+    scope: Scope,
     /// Read, and perhaps not durable yet.
     page: Option<Vec<Bytes>>,
 }
@@ -53,7 +55,7 @@ enum Rest {
 
 impl Present {
     /// `mark` is the first event that the ring has, or will have.
-    pub(super) fn new(controller: &Controller, topic: Topic, mark: u64) -> Self {
+    pub(super) fn new(controller: &Controller, topic: Topic, scope: Scope, mark: u64) -> Self {
         let rest = match topic {
             Topic::Groups => Rest::Groups(None),
             Topic::Nodes => {
@@ -61,7 +63,7 @@ impl Present {
                 Rest::Nodes(names.into_iter())
             }
             Topic::Problems => {
-                let ids: Vec<String> = controller.problems().iter().map(|p| p.key.id()).collect();
+                let ids: Vec<String> = controller.problems_in(&scope).iter().map(|p| p.key.id()).collect();
                 Rest::Problems(ids.into_iter())
             }
             Topic::Events => Rest::Events(0, mark),
@@ -73,7 +75,7 @@ impl Present {
             Topic::Commits => Rest::Commits,
             Topic::Audit => Rest::Audit(mark),
         };
-        Self { rest, page: None }
+        Self { rest, scope, page: None }
     }
 
     /// The next page; `None` at the end. Dropping the future loses nothing.
@@ -84,11 +86,11 @@ impl Present {
         if self.page.is_none() {
             if let Rest::Audit(next) = self.rest {
                 // In the store, not in memory.
-                let entries = newest(controller, next).await?;
+                let entries = newest(controller, &self.scope, next).await?;
                 self.page = Some(entries.iter().map(added).collect());
                 self.rest = Rest::Nothing;
             } else {
-                self.page = self.rest.read(controller);
+                self.page = self.rest.read(controller, &self.scope);
             }
         }
         if self.page.is_some() {
@@ -100,10 +102,11 @@ impl Present {
 
 impl Rest {
     /// The next page, which may be empty; `None` at the end.
-    fn read(&mut self, controller: &Controller) -> Option<Vec<Bytes>> {
+    fn read(&mut self, controller: &Controller, scope: &Scope) -> Option<Vec<Bytes>> {
         match self {
             Self::Groups(after) => {
-                let page = controller.read(|d| d.groups(&GroupFilter::default(), after.as_deref(), PAGE));
+                let filter = GroupFilter { scope: scope.clone(), ..GroupFilter::default() };
+                let page = controller.read(|d| d.groups(&filter, after.as_deref(), PAGE));
                 let (mut frames, mut octets) = (Vec::new(), 0);
                 for view in page.items {
                     if octets >= PAGE_OCTETS {
@@ -124,7 +127,8 @@ impl Rest {
                 Some(names.take(PAGE).filter_map(node).map(|view| added(&NodeResource::from(view))).collect())
             }
             Self::Problems(ids) if ids.len() > 0 => {
-                let mut open: HashMap<String, _> = controller.problems().into_iter().map(|p| (p.key.id(), p)).collect();
+                let mut open: HashMap<String, _> =
+                    controller.problems_in(scope).into_iter().map(|p| (p.key.id(), p)).collect();
                 let item = |id: String| open.remove(&id).map(|p| added(&ProblemItem::from(p)));
                 Some(ids.take(PROBLEMS).filter_map(item).collect())
             }
@@ -132,7 +136,8 @@ impl Rest {
                 let events = controller.events().since(*first, PAGE).into_iter().filter(|event| event.sequence < *end);
                 let events: Vec<_> = events.collect();
                 *first = events.last()?.sequence + 1;
-                Some(events.into_iter().map(|event| added(&event_item(event))).collect())
+                let seen = events.into_iter().filter(|event| scope.has_of(event.tenant.as_deref()));
+                Some(seen.map(|event| added(&event_item(event))).collect())
             }
             Self::Drains(names) if names.len() > 0 => {
                 let drain = |name: String| controller.read(|d| d.drain(&name));
@@ -153,8 +158,9 @@ impl Rest {
 }
 
 /// The entries with which a stream begins, oldest first: the newest before `next`.
-pub(super) async fn newest(controller: &Controller, next: u64) -> Result<Vec<AuditItem>, CommandError> {
-    let (page, _) = controller.audit(AuditFilter::default(), Some(next), AUDIT_PRESENT).await?;
+pub(super) async fn newest(controller: &Controller, scope: &Scope, next: u64) -> Result<Vec<AuditItem>, CommandError> {
+    let filter = AuditFilter { scope: scope.clone(), ..AuditFilter::default() };
+    let (page, _) = controller.audit(filter, Some(next), AUDIT_PRESENT).await?;
     let mut entries: Vec<AuditItem> = page.into_iter().map(Into::into).collect();
     entries.reverse();
     Ok(entries)
@@ -167,6 +173,6 @@ fn added(resource: &impl Serialize) -> Bytes {
 
 /// An event as the API shows it.
 pub(crate) fn event_item(event: impl Into<Recorded>) -> EventItem {
-    let Recorded { sequence, time, code, node, group, branch, request, detail } = event.into();
+    let Recorded { sequence, time, code, node, group, tenant: _, branch, request, detail } = event.into();
     EventItem { sequence, time_unix_ns: time.nanos(), code, node, group, branch, request_id: request, detail }
 }

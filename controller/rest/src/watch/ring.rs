@@ -10,9 +10,10 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use axum::body::Bytes;
+use canopy_controller_core::tenant::Scope;
 use tokio::sync::watch;
 
 use super::frame::{Change, frame};
@@ -32,6 +33,9 @@ pub(crate) struct Bounds {
 
 pub(crate) const BOUNDS: Bounds = Bounds { changes: 16_384, octets: 64 << 20 };
 
+/// The tenant that a change belongs to; `None`: the domain, of which the watchers of tenants get nothing.
+pub(crate) type Owner = Option<Arc<str>>;
+
 /// The ring. One task writes it.
 pub(crate) struct Ring {
     /// Names this ring: no other one, of another kind or of an earlier process, has the same.
@@ -45,7 +49,7 @@ pub(crate) struct Ring {
 struct Kept {
     /// How many changes there were, forgotten ones included.
     newest: u64,
-    frames: VecDeque<Bytes>,
+    frames: VecDeque<(Owner, Bytes)>,
     octets: usize,
     mark: u64,
 }
@@ -62,16 +66,16 @@ impl Ring {
     }
 
     /// Adds a change. Watchers see it after [`Ring::publish`].
-    pub(crate) fn push(&self, change: Change, json: &[u8]) {
+    pub(crate) fn push(&self, change: Change, owner: Owner, json: &[u8]) {
         let sequence = self.kept().newest + 1;
         let frame = frame(change.name(), Some(&self.token(sequence)), json);
         let mut kept = self.kept_mut();
         kept.newest = sequence;
         kept.octets += frame.len();
-        kept.frames.push_back(frame);
+        kept.frames.push_back((owner, frame));
         while kept.frames.len() > self.bounds.changes || (kept.octets > self.bounds.octets && kept.frames.len() > 1) {
             let oldest = kept.frames.pop_front();
-            kept.octets -= oldest.map_or(0, |frame| frame.len());
+            kept.octets -= oldest.map_or(0, |(_, frame)| frame.len());
         }
     }
 
@@ -99,20 +103,25 @@ impl Ring {
         (kept.newest, kept.mark)
     }
 
-    /// Changes behind the cursor, and the cursor behind them; none if there is none.
-    pub(crate) fn after(&self, cursor: u64) -> Result<(Vec<Bytes>, u64), Gone> {
+    /// Changes within the scope behind the cursor, and the cursor behind them; none if there is none.
+    ///
+    /// Of changes outside of the scope it examines what the ring keeps, each once: their owners alone.
+    pub(crate) fn after(&self, cursor: u64, scope: &Scope) -> Result<(Vec<Bytes>, u64), Gone> {
         let kept = self.kept();
         let missing = kept.newest.checked_sub(cursor).and_then(|n| usize::try_from(n).ok()).ok_or(Gone)?;
         let skipped = kept.frames.len().checked_sub(missing).ok_or(Gone)?;
-        let mut octets = 0;
-        let fits = |frame: &&Bytes| {
-            let is_first = octets == 0;
-            octets += frame.len();
-            is_first || octets <= BATCH_OCTETS
-        };
-        let frames: Vec<Bytes> = kept.frames.range(skipped..).take(BATCH).take_while(fits).cloned().collect();
-        let cursor = cursor + frames.len() as u64;
-        Ok((frames, cursor))
+        let (mut frames, mut octets, mut examined) = (Vec::new(), 0, 0);
+        for (owner, frame) in kept.frames.range(skipped..) {
+            if scope.has_of(owner.as_deref()) {
+                octets += frame.len();
+                if frames.len() == BATCH || (octets > BATCH_OCTETS && !frames.is_empty()) {
+                    break;
+                }
+                frames.push(frame.clone());
+            }
+            examined += 1;
+        }
+        Ok((frames, cursor + examined))
     }
 
     /// Notes every [`Ring::publish`] with a change.
@@ -157,12 +166,12 @@ mod tests {
     }
 
     fn push(ring: &Ring, numbers: std::ops::RangeInclusive<u64>) {
-        numbers.for_each(|n| ring.push(Change::Modified, n.to_string().as_bytes()));
+        numbers.for_each(|n| ring.push(Change::Modified, None, n.to_string().as_bytes()));
         ring.publish(0);
     }
 
     fn data(ring: &Ring, cursor: u64) -> Result<Vec<u64>, Gone> {
-        let (frames, _) = ring.after(cursor)?;
+        let (frames, _) = ring.after(cursor, &Scope::Domain)?;
         let number = |frame: &Bytes| {
             let text = std::str::from_utf8(frame).unwrap();
             text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap().parse().unwrap()
@@ -194,14 +203,14 @@ mod tests {
     fn octets_are_bounded_and_the_newest_is_kept() {
         let ring = small(100, 4096);
         let large = vec![b'7'; 1000];
-        (0..10).for_each(|_| ring.push(Change::Added, &large));
+        (0..10).for_each(|_| ring.push(Change::Added, None, &large));
         assert!(ring.kept().octets <= 4096 && ring.kept().frames.len() == 3);
-        assert_eq!(ring.after(6), Err(Gone));
-        assert_eq!(ring.after(7).unwrap().0.len(), 3);
-        ring.push(Change::Added, &vec![b'7'; 10_000]);
-        assert_eq!((ring.after(10).unwrap().0.len(), ring.after(9)), (1, Err(Gone)));
+        assert_eq!(ring.after(6, &Scope::Domain), Err(Gone));
+        assert_eq!(ring.after(7, &Scope::Domain).unwrap().0.len(), 3);
+        ring.push(Change::Added, None, &vec![b'7'; 10_000]);
+        assert_eq!((ring.after(10, &Scope::Domain).unwrap().0.len(), ring.after(9, &Scope::Domain)), (1, Err(Gone)));
         push(&ring, 1..=1);
-        assert_eq!(ring.kept().octets, ring.after(11).unwrap().0[0].len());
+        assert_eq!(ring.kept().octets, ring.after(11, &Scope::Domain).unwrap().0[0].len());
     }
 
     /// Catches a batch that holds megabytes for a watcher that does not read.
@@ -209,13 +218,13 @@ mod tests {
     fn a_batch_is_bounded_and_the_next_one_continues_it() {
         let ring = small(1000, 1 << 30);
         push(&ring, 1..=100);
-        let (first, cursor) = ring.after(0).unwrap();
+        let (first, cursor) = ring.after(0, &Scope::Domain).unwrap();
         assert_eq!((first.len(), cursor), (BATCH, BATCH as u64));
         assert_eq!(data(&ring, cursor).unwrap(), (65..=100).collect::<Vec<_>>());
-        (0..3).for_each(|_| ring.push(Change::Added, &vec![b'7'; BATCH_OCTETS / 2]));
-        assert_eq!(ring.after(100).unwrap().1, 101);
-        ring.push(Change::Added, &vec![b'7'; BATCH_OCTETS * 2]);
-        assert_eq!(ring.after(103).unwrap().1, 104);
+        (0..3).for_each(|_| ring.push(Change::Added, None, &vec![b'7'; BATCH_OCTETS / 2]));
+        assert_eq!(ring.after(100, &Scope::Domain).unwrap().1, 101);
+        ring.push(Change::Added, None, &vec![b'7'; BATCH_OCTETS * 2]);
+        assert_eq!(ring.after(103, &Scope::Domain).unwrap().1, 104);
     }
 
     /// Catches a token of another kind or process that is taken for a cursor of this ring.
@@ -234,12 +243,35 @@ mod tests {
     fn watchers_are_woken_once_per_publication() {
         let ring = small(4, 1 << 20);
         let mut published = ring.published();
-        ring.push(Change::Added, b"1");
-        ring.push(Change::Added, b"2");
+        ring.push(Change::Added, None, b"1");
+        ring.push(Change::Added, None, b"2");
         assert!(!published.has_changed().unwrap());
         ring.publish(3);
         assert_eq!((*published.borrow_and_update(), ring.now()), (2, (2, 3)));
         ring.publish(4);
         assert!(!published.has_changed().unwrap());
+    }
+
+    /// Catches a change of another tenant, one of the domain that a tenant gets, and a watcher that falls out because others change.
+    #[test]
+    fn watchers_of_a_tenant_get_its_changes_and_pass_over_those_of_others() {
+        let ring = small(300, 1 << 20);
+        let acme = Scope::Tenants(["acme".to_owned()].into());
+        for (number, owner) in [Some("acme"), None, Some("other"), Some("acme"), Some("other")].into_iter().enumerate()
+        {
+            ring.push(Change::Added, owner.map(Arc::from), number.to_string().as_bytes());
+        }
+        let of = |cursor, scope: &Scope| {
+            let (frames, cursor) = ring.after(cursor, scope).unwrap();
+            let data =
+                |frame: &Bytes| std::str::from_utf8(frame).unwrap().split("data: ").nth(1).unwrap().trim().to_owned();
+            (frames.iter().map(data).collect::<Vec<_>>().join(" "), cursor)
+        };
+        assert_eq!(of(0, &acme), ("0 3".into(), 5));
+        assert_eq!(of(1, &acme), ("3".into(), 5));
+        assert_eq!(of(0, &Scope::Domain), ("0 1 2 3 4".into(), 5));
+        assert_eq!(of(4, &acme), (String::new(), 5), "the cursor passes over what is of others");
+        (0..200).for_each(|_| ring.push(Change::Added, Some("acme".into()), b"x"));
+        assert_eq!(of(5, &acme).1, 5 + BATCH as u64);
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use canopy_controller_actor::{CommandError, Controller};
+use canopy_controller_core::tenant::Scope;
 use canopy_units::UnixTime;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -39,6 +40,8 @@ struct Source {
     published: watch::Receiver<u64>,
     /// `None` if the client's token is of another ring.
     cursor: Option<u64>,
+    /// What the watcher sees.
+    scope: Scope,
     /// `None` once all of it was sent.
     present: Option<Present>,
     /// One watcher at a time reads the present state, so that many that begin together do not keep writes waiting.
@@ -58,7 +61,7 @@ impl Source {
     }
 
     async fn read(&mut self) -> Result<Vec<Bytes>, End> {
-        let cursor = self.cursor.ok_or(End::Gone)?;
+        let mut cursor = self.cursor.ok_or(End::Gone)?;
         if let Some(present) = &mut self.present {
             tokio::task::yield_now().await;
             let _turn = self.turn.acquire().await;
@@ -73,9 +76,10 @@ impl Source {
         loop {
             // Before the read, so that no publication falls between it and the wait.
             self.published.mark_unchanged();
-            let (frames, cursor) = self.ring.after(cursor).map_err(|Gone| End::Gone)?;
+            let (frames, next) = self.ring.after(cursor, &self.scope).map_err(|Gone| End::Gone)?;
+            cursor = next;
+            self.cursor = Some(cursor);
             if !frames.is_empty() {
-                self.cursor = Some(cursor);
                 return Ok(frames);
             }
             // An error means that the ring was dropped, which this prevents.
@@ -108,6 +112,8 @@ pub(super) struct From {
 pub(super) struct Begin {
     pub(super) controller: Controller,
     pub(super) from: Vec<From>,
+    /// What the watcher sees.
+    pub(super) scope: Scope,
     /// The first event, if there is one.
     pub(super) first: Option<Bytes>,
     pub(super) turn: Arc<Semaphore>,
@@ -118,13 +124,14 @@ pub(super) struct Begin {
 
 impl Watcher {
     pub(super) fn new(begin: Begin) -> Self {
-        let Begin { controller, from, first, turn, lasts, closing, slot } = begin;
+        let Begin { controller, from, scope, first, turn, lasts, closing, slot } = begin;
         let now = Instant::now();
         let mut heartbeat = interval_at(now + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let source = |From { ring, cursor, present, topic }| {
             let (published, turn) = (ring.published(), turn.clone());
-            Source { controller: controller.clone(), ring, published, cursor, present, turn, topic }
+            let (controller, scope) = (controller.clone(), scope.clone());
+            Source { controller, ring, published, cursor, scope, present, turn, topic }
         };
         let sources = from.into_iter().map(source).collect();
         let (waiting, until) = (first.into_iter().collect(), now + lasts);

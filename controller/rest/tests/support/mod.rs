@@ -71,7 +71,18 @@ impl Api {
 
     /// The same router, with requests of another caller.
     pub(crate) fn by(&self, principal: Principal, role: Option<Role>) -> Self {
-        let caller = Caller::known(Identity::new(principal, role));
+        self.by_identity(Identity::new(principal, role))
+    }
+
+    /// The same, with requests of a caller who has a role in one tenant alone.
+    pub(crate) fn of_tenant(&self, tenant: &str, role: Role) -> Self {
+        let principal = Principal::operator(format!("{role} of {tenant}"), Some(2000));
+        let tenants = [(tenant.to_owned(), role)].into();
+        self.by_identity(Identity { tenants, ..Identity::new(principal, None) })
+    }
+
+    pub(crate) fn by_identity(&self, identity: Identity) -> Self {
+        let caller = Caller::known(identity);
         // A layer that was added later is before those that are there: theirs is not taken then.
         let set = move |mut request: Request<Body>, next: Next| {
             request.extensions_mut().get_or_insert_with(|| caller.clone());

@@ -91,7 +91,8 @@ fn trees_that_start_grow_shrink_and_stop_are_found_and_labels_do_nothing() {
     assert_eq!((kinds(&found), found[0].from.as_str()), (vec![(EffectKind::GroupDeleted, "g")], "3 members"));
     let labels = Labels::from([("a".to_owned(), "b".to_owned())]);
     let spec = w.domain.group("g").unwrap().spec;
-    let relabel = Command::PutGroup { name: "g".into(), labels, spec, if_match: None, create_only: false };
+    let relabel =
+        Command::PutGroup { tenant: None, name: "g".into(), labels, spec, if_match: None, create_only: false };
     assert_eq!(effects(&w, relabel), []);
 }
 

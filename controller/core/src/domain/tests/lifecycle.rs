@@ -160,7 +160,7 @@ fn only_nodes_of_the_tree_get_a_change() {
     // A change of labels does not change any node's spec.
     let spec = GroupSpec::default();
     let labels = Labels::from([("a".to_owned(), "b".to_owned())]);
-    let put = Command::PutGroup { name: "g".into(), labels, spec, if_match: Some(1), create_only: false };
+    let put = Command::PutGroup { tenant: None, name: "g".into(), labels, spec, if_match: Some(1), create_only: false };
     assert_eq!(
         w.run(put).unwrap(),
         Applied { outcome: Outcome::Updated, generation: 2, nodes: vec![], groups: vec!["g".into()] }
@@ -170,6 +170,7 @@ fn only_nodes_of_the_tree_get_a_change() {
     let before = epoch(&w);
     let labels = Labels::from([("canopy/metrics".to_owned(), "branches".to_owned())]);
     let put = |labels, generation| Command::PutGroup {
+        tenant: None,
         name: "g".into(),
         labels,
         spec: GroupSpec::default(),
@@ -259,6 +260,7 @@ fn groups_come_in_pages_and_by_label() {
             ("n".to_owned(), i.to_string()),
         ]);
         w.run(Command::PutGroup {
+            tenant: None,
             name: format!("g{i}"),
             labels,
             spec: GroupSpec::default(),

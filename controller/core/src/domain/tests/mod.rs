@@ -51,6 +51,7 @@ mod silence;
 mod silences;
 mod stall;
 mod status;
+mod tenants;
 
 /// A time of a test, in nanoseconds.
 fn instant(ns: u64) -> Monotonic {
@@ -180,7 +181,14 @@ fn group(name: &str) -> Command {
 }
 
 fn group_with(name: &str, spec: GroupSpec) -> Command {
-    Command::PutGroup { name: name.to_owned(), labels: Labels::new(), spec, if_match: None, create_only: false }
+    Command::PutGroup {
+        tenant: None,
+        name: name.to_owned(),
+        labels: Labels::new(),
+        spec,
+        if_match: None,
+        create_only: false,
+    }
 }
 
 fn member(host: &str, role: Role, qpn: u64) -> MemberSpec {

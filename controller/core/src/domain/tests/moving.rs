@@ -104,6 +104,7 @@ fn a_change_while_the_next_tree_is_made_does_not_end_that() {
     let new = if old == "spine1" { "spine2" } else { "spine1" };
     let applied = w.run(drained(spec.clone(), &old, true)).unwrap();
     w.run(Command::PutGroup {
+        tenant: None,
         name: "g".into(),
         labels: BTreeMap::from([("a".to_owned(), "b".to_owned())]).into_iter().collect(),
         spec: GroupSpec::default(),

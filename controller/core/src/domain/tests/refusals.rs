@@ -107,6 +107,7 @@ fn groups() {
             .contains("spec.cnpWindowUs")
     );
     let put = |if_match, create_only, labels| Command::PutGroup {
+        tenant: None,
         name: "g".into(),
         labels,
         spec: GroupSpec::default(),
@@ -123,6 +124,7 @@ fn groups() {
             .contains("metadata.labels: \"a b\" is not a label key")
     );
     let absent = Command::PutGroup {
+        tenant: None,
         name: "x".into(),
         labels: Labels::new(),
         spec: GroupSpec::default(),
