@@ -38,6 +38,7 @@ use crate::once::Replayed;
 use crate::order::{Order, Precondition};
 use crate::phases::Phases;
 use crate::preview::Preview;
+use crate::retirements::RetireBook;
 use crate::task::{self, Message, Request, Show};
 use crate::telemetry::Telemetry;
 use crate::traces::Traces;
@@ -92,6 +93,7 @@ pub(crate) struct Shared {
     events: Events,
     captures: CaptureBook,
     log_levels: LogBook,
+    retirements: RetireBook,
     health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
     moves: Moves,
@@ -165,6 +167,7 @@ impl Controller {
             journal_readers: Semaphore::new(1),
             captures: CaptureBook::default(),
             log_levels: LogBook::default(),
+            retirements: RetireBook::default(),
         }))
     }
 
@@ -407,6 +410,7 @@ impl Controller {
         self.finish_moves(&groups);
         self.open_groups(&groups);
         self.advance_hmac();
+        self.advance_retirements();
         Ok(())
     }
 
@@ -456,6 +460,10 @@ impl Controller {
 
     pub(crate) fn log_book(&self) -> &LogBook {
         &self.0.log_levels
+    }
+
+    pub(crate) fn retire_book(&self) -> &RetireBook {
+        &self.0.retirements
     }
 
     pub(crate) fn incident_state(&self) -> &IncidentState {
@@ -565,6 +573,8 @@ impl Controller {
         // A command may take away what the group waited for.
         self.finish_moves(&applied.groups);
         self.open_groups(&applied.groups);
+        self.retirements_changed();
+        self.advance_retirements();
     }
 
     /// Hands the nodes' present specs to their streams.

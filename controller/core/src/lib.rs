@@ -45,6 +45,7 @@ pub mod principal;
 pub mod problem;
 pub mod record;
 pub mod request_id;
+pub mod retirement;
 pub mod role;
 pub mod selector;
 pub mod threshold;

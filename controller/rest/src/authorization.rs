@@ -31,7 +31,7 @@ const OPEN: [(&str, &str); 6] = [
 const OPEN_BODY: usize = 1024;
 
 /// What needs another role than its method has it.
-const OTHERS: [(&str, &str, Role); 10] = [
+const OTHERS: [(&str, &str, Role); 12] = [
     ("GET", "/metrics", Role::Metrics),
     ("GET", "/api/v1/prometheus/targets", Role::Metrics),
     ("GET", "/api/v1/caller", Role::Metrics),
@@ -42,6 +42,8 @@ const OTHERS: [(&str, &str, Role); 10] = [
     ("POST", "/api/v1/hmac/rotate", Role::Admin),
     ("POST", "/api/v1/enrollments", Role::Admin),
     ("POST", "/api/v1/revocations", Role::Admin),
+    ("POST", "/api/v1/nodes/{node}/retire", Role::Admin),
+    ("DELETE", "/api/v1/nodes/{node}/retire", Role::Admin),
 ];
 
 /// The lowest role that a request needs; `None`: it needs none. `path` is the route's, with its parameters in braces.

@@ -87,6 +87,8 @@ const ADMIN: &[&str] = &[
     "post /api/v1/hmac/rotate",
     "post /api/v1/enrollments",
     "post /api/v1/revocations",
+    "post /api/v1/nodes/{node}/retire",
+    "delete /api/v1/nodes/{node}/retire",
 ];
 
 /// Operations with the lowest role that may use them.

@@ -12,6 +12,7 @@ use canopy_model::topology::Endpoint;
 
 use super::drains::Drains;
 use super::groups::Groups;
+use super::retirements::Retirements;
 use super::silences::Silences;
 use crate::alloc::Pools;
 use crate::hmac::HmacSettings;
@@ -33,6 +34,8 @@ pub(super) struct State {
     pub(super) drains: Drains,
     /// Which problems operators know of.
     pub(super) silences: Silences,
+    /// Nodes that leave for good, or have left.
+    pub(super) retirements: Retirements,
     /// By node index of the topology's network.
     pub(super) nodes: Vec<Node>,
     pub(super) groups: Groups,
@@ -64,6 +67,7 @@ impl State {
             topology: None,
             drains: Drains::default(),
             silences: Silences::default(),
+            retirements: Retirements::default(),
             nodes: Vec::new(),
             groups: Groups::default(),
             hmac: Hmac::default(),

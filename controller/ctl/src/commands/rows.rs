@@ -11,6 +11,7 @@ use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::metadata::Metadata;
+use canopy_controller_api::retirement::RetireStep;
 use canopy_controller_api::{
     DrainResource, GroupResource, HostResource, MemberResource, NodeResource, SilenceResource, TopologyResource,
 };
@@ -157,9 +158,15 @@ fn silenced(silence: &SilenceResource) -> String {
     }
 }
 
-/// Whether its agent is connected, or is to be back soon.
+/// Whether its agent is connected, or is to be back soon; of a node that leaves, the step.
 pub(super) fn connection(node: &NodeResource) -> String {
     let is_restarting = node.status.conditions.iter().any(|condition| condition.reason == ConditionReason::Restarting);
+    if let Some(retirement) = &node.status.retirement {
+        return match retirement.step {
+            RetireStep::Retired => "Retired".to_owned(),
+            step => format!("Retiring ({step})"),
+        };
+    }
     if is_restarting { "Restarting".to_owned() } else { text(node.status.connected) }
 }
 
