@@ -31,8 +31,14 @@ pub(crate) async fn run(controller: Controller, registrar: Option<Arc<Registrar>
             }
         }
         tokio::select! {
-            changed = steps.changed() => if changed.is_err() { return },
-            Some(Ok(done)) = tasks.join_next() => _ = under_way.remove(&done),
+            changed = steps.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            Some(Ok(done)) = tasks.join_next() => {
+                under_way.remove(&done);
+            }
         }
     }
 }
