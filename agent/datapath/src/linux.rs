@@ -18,7 +18,7 @@ use canopy_bpf::node::{Loaded, Node, types};
 use canopy_bpf::{Context, Result, chain};
 use canopy_model::capture::CaptureOrder;
 use canopy_model::ids::PortIndex;
-use canopy_model::node_spec::NodeSpec;
+use canopy_model::node_spec::{NodeBase, NodeSpec};
 use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::telemetry::Event;
 
@@ -444,16 +444,17 @@ pub async fn has_multicast_rules() -> Result<bool, DatapathError> {
     answered.await.map_err(datapath_error)
 }
 
-/// Removes everything that an agent with these options added: filters, pins, routes, neighbours, multicast routing. Returns what it was, for
-/// a person; after a failure it can be called again. IPv6 forwarding stays on: others of the machine may need it.
+/// Removes everything that an agent with these options added: filters, pins, routes, neighbours, multicast routing, and the addresses that
+/// `base` has, its last desired state. Returns what it was, for a person; after a failure it can be called again. IPv6 forwarding stays on:
+/// others of the machine may need it.
 ///
 /// # Errors
 /// The first step that failed.
-pub async fn cleanup(pin_dir: &Path, hold: Hold) -> Result<Vec<String>, DatapathError> {
-    try_cleanup(pin_dir, hold).await.map_err(datapath_error)
+pub async fn cleanup(pin_dir: &Path, hold: Hold, base: Option<&NodeBase>) -> Result<Vec<String>, DatapathError> {
+    try_cleanup(pin_dir, hold, base).await.map_err(datapath_error)
 }
 
-async fn try_cleanup(pin_dir: &Path, hold: Hold) -> Result<Vec<String>> {
+async fn try_cleanup(pin_dir: &Path, hold: Hold, base: Option<&NodeBase>) -> Result<Vec<String>> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     if Node::is_pinned(pin_dir) {
         let Loaded { node: bpf, handover, .. } = Node::load(pin_dir)?;
@@ -476,7 +477,10 @@ async fn try_cleanup(pin_dir: &Path, hold: Hold) -> Result<Vec<String>> {
             }
         }
         let none = net::NetState::default();
-        let mut observed = netlink.observe(&interfaces, &BTreeSet::new(), &none).await?.state;
+        let machine = Machine { user: 0, multicast_rules: false };
+        let addresses = base.map(|base| net::desired(base, &Hops::default(), &interfaces, machine).0.addresses);
+        let own = net::NetState { addresses: addresses.unwrap_or_default(), ..none.clone() };
+        let mut observed = netlink.observe(&interfaces, &BTreeSet::new(), &own).await?.state;
         let ours = bpf.multicasts().keys().into_iter().map(Ipv6Addr::from).collect();
         multicast::cleanup(&bpf, &mut MrouteHolder::new(hold), &interfaces, ours).await?;
         observed.up.clear();

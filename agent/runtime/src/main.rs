@@ -174,7 +174,7 @@ async fn leave(
     tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity, Arc::new(random)));
     let (node, state_dir) = (&*config.node, &*config.state_dir);
     let leaving = Leaving { node, state_dir, ledger, link, notifier, retirement, agent_version: VERSION };
-    let clean = async || remove_all(config).await.map_err(|error| format!("{error:#}"));
+    let clean = async || remove_all(config, Some(ledger)).await.map_err(|error| format!("{error:#}"));
     if leaving::leave(leaving, clean, shutdown).await? {
         return Ok(gone(config));
     }
@@ -206,8 +206,8 @@ fn hold(config: &Config) -> anyhow::Result<Hold> {
 
 /// Removes the pinned state; refused while an agent runs, which would restore it.
 async fn clean_up(config: &Config) -> anyhow::Result<()> {
-    let _alone = config.state_dir.exists().then(|| Ledger::open(&config.state_dir)).transpose()?;
-    let removed = remove_all(config).await?;
+    let ledger = config.state_dir.exists().then(|| Ledger::open(&config.state_dir)).transpose()?;
+    let removed = remove_all(config, ledger.as_ref()).await?;
     if removed.is_empty() {
         println!("nothing is pinned at {}", config.pin_dir.display());
         return Ok(());
@@ -221,13 +221,16 @@ async fn clean_up(config: &Config) -> anyhow::Result<()> {
 }
 
 /// Removes what an agent with this configuration programmed into the kernel; the caller is the only one. Returns what it was.
-async fn remove_all(config: &Config) -> anyhow::Result<Vec<String>> {
+async fn remove_all(config: &Config, ledger: Option<&Ledger>) -> anyhow::Result<Vec<String>> {
     let pin_dir = match std::fs::canonicalize(&config.pin_dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         found => found.with_context(|| format!("pin_dir: {}", config.pin_dir.display()))?,
     };
     doctor::check_pin_dir(Path::new("/"), &pin_dir).map_err(anyhow::Error::msg)?;
-    canopy_datapath::cleanup(&pin_dir, hold(config)?).await.context("cleaning up")
+    // Its addresses are known by it alone.
+    let held = ledger.map(|ledger| ledger.load(&config.node)).transpose()?.flatten();
+    let base = held.as_ref().map(|held| &held.spec().base);
+    canopy_datapath::cleanup(&pin_dir, hold(config)?, base).await.context("cleaning up")
 }
 
 /// Fails if a requirement of every node is not met; that of multicast replication is printed.

@@ -44,16 +44,22 @@ fn shown(bed: &Bed, node: &str, program: &str, args: &str) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// What Canopy has in the kernel of a node: pins, qdiscs, routes, rules, addresses.
+/// What Canopy has in the kernel of a node: pins, filters, routes, rules, addresses. The qdiscs stay with the filters of the lab.
 fn left(bed: &Bed, name: &str) -> Vec<String> {
     let mut all: Vec<String> = bed.pins(name).iter().map(|pins| pins.display().to_string()).collect();
     let lines = |text: String, of: &[&str]| -> Vec<String> {
         text.lines().filter(|line| of.iter().any(|word| line.contains(word))).map(str::to_owned).collect()
     };
-    all.extend(lines(shown(bed, name, "tc", "qdisc show"), &["clsact"]));
+    for (port, hook) in ["eth1", "eth2", "eth3"].into_iter().flat_map(|p| [(p, "ingress"), (p, "egress")]) {
+        // The lab's own filter loses packets.
+        let filters = shown(bed, name, "tc", &format!("filter show dev {port} {hook}"));
+        all.extend(
+            filters.lines().filter(|line| line.contains("direct-action") && !line.contains("lose:")).map(str::to_owned),
+        );
+    }
     all.extend(lines(shown(bed, name, "ip", "-6 route show table all proto 201"), &[""]));
     all.extend(lines(shown(bed, name, "ip", "-6 rule show"), &["479"]));
-    all.extend(lines(shown(bed, name, "ip", "-6 address show dev lo"), &["fcff:"]));
+    all.extend(lines(shown(bed, name, "ip", "-6 address show"), &["fcff:", "fe80::4:", "fe80::5:"]));
     all
 }
 
