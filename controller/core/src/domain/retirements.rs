@@ -300,11 +300,11 @@ pub(super) fn next(state: &State, retirement: &Retirement) -> Result<Step, Strin
         }
         Step::CleaningUp if retirement.spec.without_agent => Ok(Step::Revoking),
         Step::CleaningUp => {
-            let connected = state.node(node).is_some_and(|at| at.connected);
-            Err(match (&retirement.failed, connected) {
+            let able = state.node(node).map_or(Ok(()), is_able);
+            Err(match (&retirement.failed, able) {
                 (Some(why), _) => format!("its agent could not remove everything, and tries again: {why}"),
-                (None, true) => "its agent to clean up".to_owned(),
-                (None, false) => "its agent to report that it has cleaned up; it is not connected: start it, or continue with --without-agent".to_owned(),
+                (None, Ok(())) => "its agent to clean up".to_owned(),
+                (None, Err(why)) => why,
             })
         }
         Step::Revoking => Err("its certificates to be revoked".to_owned()),

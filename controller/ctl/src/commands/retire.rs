@@ -122,7 +122,7 @@ async fn follow(
 fn line(retirement: &Retirement) -> String {
     let waits_for = text(&retirement.waits_for);
     match retirement.step {
-        RetireStep::Retired => "retired: its certificates are revoked".to_owned(),
+        RetireStep::Retired => "retired: certificates that it had are revoked".to_owned(),
         step => format!("{step}: waits for {waits_for}"),
     }
 }

@@ -92,6 +92,9 @@ fn a_node_is_cleaned_up_once_nothing_leads_over_it() {
     advance(&mut w);
     assert_eq!(step(&w.domain, &node), Some(Step::CleaningUp));
     assert!(w.problem(cancel(&node)).contains("no way back"));
+    assert_eq!(waits_for(&w.domain, &node), "its agent to clean up");
+    w.domain.agent_gone(&node, instant(0));
+    assert!(waits_for(&w.domain, &node).starts_with("its agent, which is not connected"));
     let mut without = fabric(2, 2, 1);
     without.nodes.retain(|n| n.name != node);
     without.links.retain(|l| l.a.device != node && l.b.device != node);
