@@ -10,6 +10,8 @@
 //! Each step is durable before anything of it is done, so that a controller that starts continues with it. Nothing is given up: a step that
 //! waits shows what for.
 
+use std::collections::BTreeMap;
+
 use canopy_model::retirement::RetireSpec;
 use canopy_units::{Monotonic, UnixTime};
 use serde::{Deserialize, Serialize};
@@ -73,6 +75,9 @@ pub struct Retirement {
     #[serde(skip)]
     pub known: Monotonic,
 }
+
+/// Retirements by node.
+pub(crate) type Retirements = BTreeMap<String, Retirement>;
 
 impl Retirement {
     /// Whether nothing of it is left to do.

@@ -11,14 +11,13 @@ use canopy_model::srh_hmac::SrhHmac;
 use canopy_units::Monotonic;
 
 use super::drains::Drains;
-use super::retirements::Retirements;
 use super::state::State;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::record::{Record, RecordedRtt, StateRecord};
 use crate::resource::{Behind, Group, GroupState, Node, Silence, Topology};
-use crate::retirement::{RetireStep, Retirement};
+use crate::retirement::{RetireStep, Retirement, Retirements};
 use crate::topology::NodeIx;
 
 /// A command that passed every check: commit [`Self::writes`] in one transaction, then apply it. A crash between the two

@@ -10,8 +10,8 @@ use canopy_model::node_spec::{BranchKind, GroupProgram, Peer};
 
 use super::change::Prepared;
 use super::group_change::check_generation;
+use super::leaving::check_drains;
 use super::links::{label, link_named};
-use super::retirements::check_drains;
 use super::state::State;
 use super::topology_commands::TopologyCommands;
 use crate::command::{Outcome, Write};

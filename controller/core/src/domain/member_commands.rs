@@ -12,7 +12,7 @@ use ipnet::Ipv6Net;
 use super::change::Prepared;
 use super::group_change::{GroupChange, in_group};
 use super::group_commands::being_deleted;
-use super::retirements::check_member;
+use super::leaving::check_member;
 use super::state::State;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};

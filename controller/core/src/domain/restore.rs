@@ -11,7 +11,6 @@ use super::change::TopologyEffect;
 use super::drains::Drains;
 use super::recorded_rtts::RecordedRtts;
 use super::replan::{InForce, Replanner};
-use super::retirements::Retirements;
 use super::silences::Silences;
 use super::state::{Hmac, State};
 use crate::error::RestoreError;
@@ -20,6 +19,7 @@ use crate::record::{
     GroupRecord, HmacRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key, topology_key,
 };
 use crate::resource::{Group, GroupState, Topology};
+use crate::retirement::Retirements;
 use crate::routes::node_base;
 use crate::secret::Secret;
 use crate::topology::Network;

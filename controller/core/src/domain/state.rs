@@ -12,12 +12,12 @@ use canopy_model::topology::Endpoint;
 
 use super::drains::Drains;
 use super::groups::Groups;
-use super::retirements::Retirements;
 use super::silences::Silences;
 use crate::alloc::Pools;
 use crate::hmac::HmacSettings;
 use crate::plan::Common;
 use crate::resource::{Node, Topology};
+use crate::retirement::Retirements;
 use crate::secret::Secret;
 use crate::topology::{Network, NodeIx};
 use crate::uid::Uid;

@@ -16,9 +16,9 @@ use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
 
 use super::drops::is_fresh;
+use super::leaving;
 use super::link_views::STALE;
 use super::links::{Links, label, label_at};
-use super::retirements;
 use super::state::State;
 use super::views::address;
 use super::waited_for;
@@ -62,7 +62,7 @@ impl Symptoms<'_> {
         let retirement = self.state.retirements.get(name);
         if let Some(late) = retirement.filter(|retirement| is_late(retirement, self.now)) {
             let seconds = late.spec.timeout_seconds;
-            let waits_for = retirements::next(self.state, late).err().unwrap_or_default();
+            let waits_for = leaving::next(self.state, late).err().unwrap_or_default();
             let evidence = format!("step {} for more than {seconds} s: it waits for {waits_for}", late.reached.step);
             all.push(symptom(Code::RetirementLate, object(), evidence, vec![]));
         }

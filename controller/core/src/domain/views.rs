@@ -8,8 +8,8 @@ use canopy_model::group::EncodingMode;
 use canopy_model::member::Role;
 use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
 
+use super::leaving;
 use super::paging::{EXAMINED, Found, GroupFilter};
-use super::retirements;
 use super::state::State;
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
 use crate::delivery::Delivery;
@@ -79,7 +79,7 @@ impl Views<'_> {
 
     fn node_view(&self, node: &Node) -> NodeView {
         let retirement = self.0.retirements.get(&node.spec.base.name);
-        node_view(node, retirement.map(|retirement| retirements::view(self.0, retirement)))
+        node_view(node, retirement.map(|retirement| leaving::view(self.0, retirement)))
     }
 
     /// One group.
