@@ -54,6 +54,7 @@ ALLOWED = {
     "controller/rest/src/routes/problems.rs": "the controller's time in its status, for operators",
     "controller/rest/src/watch/stream.rs": "the controller's time in the heartbeats of streams, for clients that show ages",
     "controller/authority/src/registrar.rs": "the controller's own certificate is valid from and until times of day (X.509)",
+    "controller/runtime/src/retiring.rs": "certificates are revoked up to a time of day (X.509)",
     "controller/grpc/src/identity.rs": "certificates are valid from and until times of day (X.509), and tokens end at one",
     "controller/grpc/src/secure.rs": "a connection ends with its certificate; read again each minute, so that a clock that was set takes effect",
     "controller/ctl/src/commands/token.rs": "how long a token works yet, for people; it ends at a time of day",

@@ -76,6 +76,17 @@ impl<'a> Filter<'a> {
         detached.with_context(|| format!("detaching from the {} of interface {ifindex}", self.direction()))
     }
 
+    /// Removes the clsact qdisc of an interface, with the filters of all programs.
+    ///
+    /// # Errors
+    /// There is none, or the kernel refuses.
+    pub fn remove_qdisc(&self, ifindex: u32) -> Result<()> {
+        let mut builder = TcHookBuilder::new(self.program);
+        builder.ifindex(ifindex as i32);
+        let removed = builder.hook(TC_INGRESS | TC_EGRESS).destroy();
+        removed.with_context(|| format!("removing the clsact qdisc of interface {ifindex}"))
+    }
+
     /// Whether the slot has a filter, of any program.
     pub fn is_present(&self, ifindex: u32) -> bool {
         self.hook(ifindex, false).query().is_ok()

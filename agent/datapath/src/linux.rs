@@ -18,7 +18,7 @@ use canopy_bpf::node::{Loaded, Node, types};
 use canopy_bpf::{Context, Result, chain};
 use canopy_model::capture::CaptureOrder;
 use canopy_model::ids::PortIndex;
-use canopy_model::node_spec::NodeSpec;
+use canopy_model::node_spec::{NodeBase, NodeSpec};
 use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::telemetry::Event;
 
@@ -444,15 +444,18 @@ pub async fn has_multicast_rules() -> Result<bool, DatapathError> {
     answered.await.map_err(datapath_error)
 }
 
-/// Removes everything that an agent with these options added: filters, pins, routes, neighbours, multicast routing.
+/// Removes everything that an agent with these options added: filters, pins, routes, neighbours, multicast routing, and the addresses that
+/// `base` has, its last desired state. Returns what it was, for a person; after a failure it can be called again. IPv6 forwarding stays on:
+/// others of the machine may need it.
 ///
 /// # Errors
 /// The first step that failed.
-pub async fn cleanup(pin_dir: &Path, hold: Hold) -> Result<(), DatapathError> {
-    try_cleanup(pin_dir, hold).await.map_err(datapath_error)
+pub async fn cleanup(pin_dir: &Path, hold: Hold, base: Option<&NodeBase>) -> Result<Vec<String>, DatapathError> {
+    try_cleanup(pin_dir, hold, base).await.map_err(datapath_error)
 }
 
-async fn try_cleanup(pin_dir: &Path, hold: Hold) -> Result<()> {
+async fn try_cleanup(pin_dir: &Path, hold: Hold, base: Option<&NodeBase>) -> Result<Vec<String>> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     if Node::is_pinned(pin_dir) {
         let Loaded { node: bpf, handover, .. } = Node::load(pin_dir)?;
         // For the multicast addresses of the groups, whose routes are removed.
@@ -466,20 +469,46 @@ async fn try_cleanup(pin_dir: &Path, hold: Hold) -> Result<()> {
             for filter in [bpf.ingress(), bpf.egress()].into_iter().filter(|f| f.is_present(i.index)) {
                 filter.attach(i.index)?;
                 filter.detach(i.index)?;
+                *counts.entry("filters").or_default() += 1;
+                if !netlink.has_filters(i.index).await? {
+                    filter.remove_qdisc(i.index)?;
+                    *counts.entry("qdiscs").or_default() += 1;
+                }
             }
         }
         let none = net::NetState::default();
-        let mut observed = netlink.observe(&interfaces, &BTreeSet::new(), &none).await?.state;
+        let machine = Machine { user: 0, multicast_rules: false };
+        let addresses = base.map(|base| net::desired(base, &Hops::default(), &interfaces, machine).0.addresses);
+        let own = net::NetState { addresses: addresses.unwrap_or_default(), ..none.clone() };
+        let mut observed = netlink.observe(&interfaces, &BTreeSet::new(), &own).await?.state;
         let ours = bpf.multicasts().keys().into_iter().map(Ipv6Addr::from).collect();
         multicast::cleanup(&bpf, &mut MrouteHolder::new(hold), &interfaces, ours).await?;
         observed.up.clear();
         for command in net::plan(&none, &observed) {
             netlink.execute(&command).await?;
+            *counts.entry(plural(&command)).or_default() += 1;
         }
     }
+    let mut removed: Vec<String> = counts.into_iter().map(|(what, count)| format!("{count} {what}")).collect();
     match fs::remove_dir_all(pin_dir) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.with_context(|| format!("removing {}", pin_dir.display())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        other => {
+            other.with_context(|| format!("removing {}", pin_dir.display()))?;
+            removed.push(format!("everything pinned at {}", pin_dir.display()));
+        }
+    }
+    Ok(removed)
+}
+
+/// What a command of a cleanup removes.
+fn plural(command: &NetCommand) -> &'static str {
+    match command {
+        NetCommand::AddAddress(..) | NetCommand::RemoveAddress(..) => "addresses",
+        NetCommand::AddRoute(..) | NetCommand::RemoveRoute(..) | NetCommand::RemoveStray(..) => "routes",
+        NetCommand::AddRule(_) | NetCommand::RemoveRule(_) => "rules",
+        NetCommand::AddNeighbour(..) | NetCommand::RemoveNeighbour(..) => "neighbours",
+        NetCommand::Up(_) | NetCommand::Forward(_) => "switches",
+        NetCommand::Attach(_) | NetCommand::Guard(_) | NetCommand::Detach(_) => "filters",
     }
 }
 

@@ -295,6 +295,18 @@ impl Netlink {
         }
     }
 
+    /// Whether the TC hooks of an interface have filters, of anyone.
+    pub(crate) async fn has_filters(&self, index: u32) -> Result<bool> {
+        let filters = || self.handle.traffic_filter(index as i32).get();
+        for at in [filters().ingress(), filters().egress()] {
+            let found: Vec<_> = at.execute().try_collect().await.context("listing filters")?;
+            if !found.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn forwarding(&self, name: &str) -> PathBuf {
         self.sysctl_dir.join("ipv6/conf").join(name).join("forwarding")
     }

@@ -7,6 +7,7 @@
 //! - `specs`: `watch`, the newest accepted [`HeldSpec`]; it changes with its term, generation or digest only.
 //! - `refusal`: `watch`, why the controller's last update was not accepted; `None` once one is.
 //! - `captures`: `watch`, the packet to capture that the controller named last; `log_levels`, the filter of log lines.
+//! - `clean_up`: `watch`, the order to leave for good.
 //! - `session`: `watch`, whether a Watch stream is open and how many have been; a new one means (re)connected.
 //! - `status`: `watch` the other way, the newest [`NodeStatus`]; reported when it changes and on every session.
 //! - `announced`: `watch`, whether the controller knows that this agent ends.
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use canopy_control::HeldSpec;
 use canopy_model::capture::CaptureOrder;
 use canopy_model::log_level::LogOrder;
+use canopy_model::retirement::CleanUpOrder;
 use canopy_model::status::NodeStatus;
 use tokio::sync::watch as state;
 use tonic::transport::Channel;
@@ -73,11 +75,13 @@ pub struct Link {
     pub captures: state::Receiver<Option<CaptureOrder>>,
     /// The newest filter of log lines.
     pub log_levels: state::Receiver<Option<LogOrder>>,
+    /// The order to remove everything and to stay stopped.
+    pub clean_up: state::Receiver<Option<CleanUpOrder>>,
     /// Whether a controller is there.
     pub session: state::Receiver<Session>,
     /// Where samples and events go.
     pub telemetry: TelemetryQueue,
-    /// The controller has taken a status with `back_within`.
+    /// The controller has taken a status with `back_within`, or that nothing is left of what this agent programmed.
     pub announced: state::Receiver<bool>,
     status: state::Sender<Option<NodeStatus>>,
 }
@@ -118,11 +122,13 @@ pub struct Worker {
     pub captures: state::Sender<Option<CaptureOrder>>,
     /// Where filters of log lines go.
     pub log_levels: state::Sender<Option<LogOrder>>,
+    /// Where an order to clean up goes.
+    pub clean_up: state::Sender<Option<CleanUpOrder>>,
     /// Where session changes go.
     pub session: state::Sender<Session>,
     /// The newest status.
     pub status: state::Receiver<Option<NodeStatus>>,
-    /// Whether the controller has taken one with `back_within`.
+    /// Whether the controller has taken the last one that this agent has to send.
     pub announced: state::Sender<bool>,
     /// Samples and events to send.
     pub telemetry: TelemetryQueue,
@@ -134,6 +140,7 @@ pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
     let (refusal_tx, refusal_rx) = state::channel(None);
     let (captures_tx, captures_rx) = state::channel(None);
     let (levels_tx, levels_rx) = state::channel(None);
+    let (clean_up_tx, clean_up_rx) = state::channel(None);
     let (session_tx, session_rx) = state::channel(Session::default());
     let (status_tx, status_rx) = state::channel(None);
     let (announced_tx, announced_rx) = state::channel(false);
@@ -143,6 +150,7 @@ pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
         refusal: refusal_rx,
         captures: captures_rx,
         log_levels: levels_rx,
+        clean_up: clean_up_rx,
         session: session_rx,
         telemetry: telemetry.clone(),
         announced: announced_rx,
@@ -154,6 +162,7 @@ pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
         refusal: refusal_tx,
         captures: captures_tx,
         log_levels: levels_tx,
+        clean_up: clean_up_tx,
         session: session_tx,
         status: status_rx,
         announced: announced_tx,
@@ -166,12 +175,12 @@ impl Worker {
     /// Talks to the controller until the [`Link`] is dropped; `agent_version` goes into every Watch. Never fails:
     /// an unreachable controller is retried for ever.
     pub async fn run(self, channels: Channels, agent_version: &str, random: Random) {
-        let Self { node, specs, refusal, captures, log_levels, session, status, announced, telemetry } = self;
+        let Self { node, specs, refusal, captures, log_levels, clean_up, session, status, announced, telemetry } = self;
         let reports =
             report::run(channels.control.clone(), status, announced, session.subscribe(), Arc::clone(&random));
         let samples =
             telemetry::run(channels.telemetry, node.clone(), telemetry, session.subscribe(), Arc::clone(&random));
-        let news = watch::News { specs, refusal, captures, log_levels, session };
+        let news = watch::News { specs, refusal, captures, log_levels, clean_up, session };
         let specs = watch::Watcher::new(node, agent_version.to_owned(), news).run(channels.control, random);
         // The watcher alone notices that the Link is gone; the other two serve it until then.
         tokio::select! {

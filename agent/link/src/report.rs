@@ -33,7 +33,8 @@ pub(crate) async fn run(
             match send(&mut client, &status).await {
                 Ok(()) => {
                     backoff.reset();
-                    if status.back_within.is_some() {
+                    let is_clean = status.cleaned_up.as_ref().is_some_and(|report| report.failed.is_none());
+                    if status.back_within.is_some() || is_clean {
                         announced.send_replace(true);
                     }
                 }

@@ -9,6 +9,7 @@ use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, UpdateError, apply_update};
 use canopy_model::capture::CaptureOrder;
 use canopy_model::log_level::LogOrder;
+use canopy_model::retirement::CleanUpOrder;
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::Channel;
@@ -24,6 +25,7 @@ pub(crate) struct News {
     pub(crate) refusal: watch::Sender<Option<Refusal>>,
     pub(crate) captures: watch::Sender<Option<CaptureOrder>>,
     pub(crate) log_levels: watch::Sender<Option<LogOrder>>,
+    pub(crate) clean_up: watch::Sender<Option<CleanUpOrder>>,
     pub(crate) session: watch::Sender<Session>,
 }
 
@@ -135,7 +137,7 @@ impl Watcher {
                 "update of a traced request"
             );
         }
-        let (capture, log_level) = (update.capture, update.log_level.take());
+        let (capture, log_level, clean_up) = (update.capture, update.log_level.take(), update.clean_up);
         let accepted = apply_update(known.as_deref(), &mut self.staged, update).map_err(|error| {
             // From a controller that is merely behind, a snapshot would be no better.
             let behind = matches!(error, UpdateError::LowerTerm { .. } | UpdateError::OlderGeneration { .. });
@@ -158,6 +160,7 @@ impl Watcher {
                 });
                 self.arm(capture);
                 self.filter(log_level);
+                self.leave(clean_up);
                 Ok(())
             }
             Err(detail) => {
@@ -181,6 +184,15 @@ impl Watcher {
         match log_level.map(LogOrder::try_from) {
             Some(Ok(order)) => _ = self.news.log_levels.send_replace(Some(order)),
             Some(Err(error)) => tracing::warn!(%error, "the filter of log lines is not valid"),
+            None => {}
+        }
+    }
+
+    /// Passes on that this node leaves for good.
+    fn leave(&self, clean_up: Option<pb::CleanUp>) {
+        match clean_up.map(CleanUpOrder::try_from) {
+            Some(Ok(order)) => _ = self.news.clean_up.send_replace(Some(order)),
+            Some(Err(error)) => tracing::warn!(%error, "the order to clean up is not valid"),
             None => {}
         }
     }

@@ -15,6 +15,7 @@ use canopy_daemon::notify::Notifier;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
 use canopy_model::reach::HostReach;
+use canopy_model::retirement::CleanUpOrder;
 use canopy_model::status::{BACK_WITHIN, BACK_WITHIN_MINOR_VERSION, ItemError, ItemKind, NodeStatus, Took};
 use canopy_model::telemetry::{Event, EventCode, LinkLoss};
 use canopy_units::UnixTime;
@@ -70,11 +71,20 @@ pub struct Parts<D> {
 #[error("the link to the controller ended unexpectedly")]
 pub struct LinkGone;
 
-/// Runs until `shutdown` completes; what the kernel holds stays there.
+/// Why the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The service manager, or a person, stopped the agent.
+    Stopped,
+    /// The node leaves for good: everything is to be removed. The controller knows nothing of that end: a report follows.
+    Leaves(CleanUpOrder),
+}
+
+/// Runs until `shutdown` completes, or the node leaves; what the kernel holds stays there.
 ///
 /// # Errors
 /// The other half of the link is gone.
-pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()>) -> Result<(), LinkGone> {
+pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()>) -> Result<Ended, LinkGone> {
     let mut telemetry = ticker(parts.telemetry_interval);
     let mut watchdog = parts.notifier.alive_interval().map(ticker);
     let mut agent = Agent {
@@ -112,6 +122,13 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
             () = &mut shutdown => break,
             () = tick(watchdog.as_mut()) => agent.parts.notifier.alive(),
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => agent.reconcile().await,
+            changed = agent.parts.link.clean_up.changed() => {
+                changed.map_err(|_| LinkGone)?;
+                let order = *agent.parts.link.clean_up.borrow_and_update();
+                if let Some(order) = order {
+                    return Ok(Ended::Leaves(order));
+                }
+            }
             changed = agent.parts.link.specs.changed() => {
                 changed.map_err(|_| LinkGone)?;
                 agent.schedule.spec_changed(Instant::now());
@@ -147,7 +164,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
     }
     agent.parts.notifier.stopping();
     agent.announce().await;
-    Ok(())
+    Ok(Ended::Stopped)
 }
 
 struct Agent<D> {
@@ -421,6 +438,7 @@ impl<D: Datapath> Agent<D> {
             metrics_address: self.parts.metrics.as_ref().map(|(_, address)| address.clone()).unwrap_or_default(),
             took: self.took,
             back_within: None,
+            cleaned_up: None,
         }
     }
 

@@ -130,6 +130,22 @@ impl Ledger {
         Ok(())
     }
 
+    /// Removes what is stored: the node has left, and one of its name that comes back starts with nothing.
+    ///
+    /// # Errors
+    /// The file is there and stays.
+    pub fn forget(&self) -> Result<(), LedgerError> {
+        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let path = self.path();
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => {
+                let removed = removed.and_then(|()| sync_dir(&self.dir));
+                removed.map_err(|source| LedgerError { doing: "cannot remove", path, source })
+            }
+        }
+    }
+
     /// Size of the log on the disk; `None` while there is none.
     pub fn octets(&self) -> Option<u64> {
         fs::metadata(self.path()).ok().map(|file| file.len())

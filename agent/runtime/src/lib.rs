@@ -15,10 +15,11 @@ mod event_loop;
 pub mod host_agent;
 pub mod host_socket;
 mod host_watch;
+pub mod leaving;
 pub mod ledger;
 pub mod metrics;
 pub mod program;
 mod schedule;
 mod stall_watch;
 
-pub use event_loop::{Clock, LinkGone, Parts, run};
+pub use event_loop::{Clock, Ended, LinkGone, Parts, run};

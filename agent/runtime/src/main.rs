@@ -11,10 +11,11 @@ use anyhow::Context;
 use canopy_agent_core::congestion::Settings;
 use canopy_agent_runtime::config::{Config, MulticastHolder};
 use canopy_agent_runtime::host_socket::{Hosts, Served};
+use canopy_agent_runtime::leaving::{self, Leaving, Mark};
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::metrics::{About, Exporter};
 use canopy_agent_runtime::program::{ConfigCommand, SHUTDOWN_GRACE, VERSION, enroll, print_checks, random, runtime};
-use canopy_agent_runtime::{Parts, doctor, host_agent, run};
+use canopy_agent_runtime::{Ended, Parts, doctor, host_agent, run};
 use canopy_daemon::config::Loaded;
 use canopy_daemon::log::TimedLevel;
 use canopy_daemon::notify::Notifier;
@@ -48,7 +49,7 @@ fn start(Cli { flags, command }: Cli) -> anyhow::Result<ExitCode> {
             let Loaded { settings, notes } = flags.load()?;
             settings.log.start().map_err(anyhow::Error::msg).context("log.level")?;
             notes.iter().for_each(|note| tracing::warn!("{note}"));
-            runtime()?.block_on(run_agent(settings))?;
+            return runtime()?.block_on(run_agent(settings));
         }
         // Needs no configuration.
         Command::HoldMulticast { socket } => {
@@ -78,11 +79,19 @@ fn settings(flags: Flags) -> anyhow::Result<Config> {
     Ok(settings)
 }
 
-async fn run_agent(config: Config) -> anyhow::Result<()> {
+async fn run_agent(config: Config) -> anyhow::Result<ExitCode> {
     let shutdown = signals::end()?;
     let kernel = doctor::kernel_release();
     tracing::info!(version = VERSION, node = config.node, controller = %config.controller, kernel, "starting");
     let ledger = Arc::new(Ledger::open(&config.state_dir)?);
+    match Mark::read(&config.state_dir)? {
+        None => {}
+        Some(Mark::Gone(_)) => return Ok(gone(&config)),
+        Some(Mark::CleaningUp(retirement)) => {
+            let notifier = Notifier::system();
+            return leave(&config, &ledger, &notifier, retirement, shutdown).await;
+        }
+    }
     let known = ledger.load(&config.node)?.map(Arc::new);
     let hold_multicast = hold(&config)?;
     let congestion =
@@ -98,11 +107,11 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity.clone(), Arc::new(random)));
     tokio::spawn(canopy_daemon::log::follow(link.log_levels.clone(), timed));
     let hosts = Hosts {
-        config: config.host_socket,
+        config: config.host_socket.clone(),
         served: Served::Node { name: config.node.clone(), specs: link.specs.clone() },
         target: config.controller.to_string(),
         controller: config.controller.channels(&identity).context("controller")?.control,
-        state_dir: config.state_dir,
+        state_dir: config.state_dir.clone(),
         on_ready: Box::new(|| ()),
     };
     let (close, closing) = tokio::sync::watch::channel(false);
@@ -121,28 +130,67 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
         tokio::spawn(exporter.clone().serve(listen, about));
     }
     let parts = Parts {
-        node: config.node,
+        node: config.node.clone(),
         kernel,
         agent_version: VERSION.to_owned(),
         datapath,
         prober: Box::new(Prober::new(StampSettings { port: config.stamp.port, interval: config.stamp.interval })),
         host_prober: Box::new(canopy_stamp::Hosts::default()),
         link,
-        ledger,
+        ledger: Arc::clone(&ledger),
         known,
         clock: Box::new(canopy_units::UnixTime::now),
         notifier: Notifier::system(),
         telemetry_interval: config.telemetry_interval,
         metrics,
     };
-    let ended = run(parts, shutdown).await;
+    tokio::pin!(shutdown);
+    let ended = run(parts, &mut shutdown).await;
     close.send_replace(true);
     if tokio::time::timeout(SHUTDOWN_GRACE, hosts).await.is_err() {
         tracing::warn!("calls of applications did not finish within {SHUTDOWN_GRACE:?} and are aborted");
     }
-    ended?;
-    tracing::info!("stopped; the kernel continues to forward (`canopy-agent cleanup` removes its state)");
-    Ok(())
+    match ended? {
+        Ended::Stopped => {
+            tracing::info!("stopped; the kernel continues to forward (`canopy-agent cleanup` removes its state)");
+            Ok(ExitCode::SUCCESS)
+        }
+        Ended::Leaves(order) => leave(&config, &ledger, &Notifier::system(), order.retirement, shutdown).await,
+    }
+}
+
+/// Removes everything, reports it, and ends for good.
+async fn leave(
+    config: &Config,
+    ledger: &Ledger,
+    notifier: &Notifier,
+    retirement: u64,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<ExitCode> {
+    tracing::info!(retirement, "this node leaves the domain for good");
+    let identity = config.identity();
+    let channels = config.controller.channels(&identity).context("controller")?;
+    let (link, worker) = canopy_agent_link::channels(&config.node, None);
+    tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
+    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity, Arc::new(random)));
+    let (node, state_dir) = (&*config.node, &*config.state_dir);
+    let leaving = Leaving { node, state_dir, ledger, link, notifier, retirement, agent_version: VERSION };
+    let clean = async || remove_all(config, Some(ledger)).await.map_err(|error| format!("{error:#}"));
+    if leaving::leave(leaving, clean, shutdown).await? {
+        return Ok(gone(config));
+    }
+    tracing::info!("stopped while this node leaves: the next start continues with it");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The end of an agent whose node has left.
+fn gone(config: &Config) -> ExitCode {
+    let mark = Mark::path(&config.state_dir);
+    tracing::info!(
+        mark = %mark.display(),
+        "this node has left the domain, and its agent stays stopped: enroll it again to use it (canopyctl node enroll), or remove the mark where agents need no certificate"
+    );
+    ExitCode::from(leaving::GONE)
 }
 
 /// The process that keeps multicast routing enabled.
@@ -159,22 +207,31 @@ fn hold(config: &Config) -> anyhow::Result<Hold> {
 
 /// Removes the pinned state; refused while an agent runs, which would restore it.
 async fn clean_up(config: &Config) -> anyhow::Result<()> {
-    let pin_dir = match std::fs::canonicalize(&config.pin_dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            println!("nothing is pinned at {}", config.pin_dir.display());
-            return Ok(());
-        }
-        found => found.with_context(|| format!("pin_dir: {}", config.pin_dir.display()))?,
-    };
-    doctor::check_pin_dir(Path::new("/"), &pin_dir).map_err(anyhow::Error::msg)?;
-    let _alone = config.state_dir.exists().then(|| Ledger::open(&config.state_dir)).transpose()?;
-    canopy_datapath::cleanup(&pin_dir, hold(config)?).await.context("cleaning up")?;
+    let ledger = config.state_dir.exists().then(|| Ledger::open(&config.state_dir)).transpose()?;
+    let removed = remove_all(config, ledger.as_ref()).await?;
+    if removed.is_empty() {
+        println!("nothing is pinned at {}", config.pin_dir.display());
+        return Ok(());
+    }
     println!(
-        "removed everything pinned at {}; the ledger in {} is kept, so an agent that starts again restores it",
-        pin_dir.display(),
+        "removed {}; the ledger in {} is kept, so an agent that starts again restores it",
+        removed.join(", "),
         config.state_dir.display()
     );
     Ok(())
+}
+
+/// Removes what an agent with this configuration programmed into the kernel; the caller is the only one. Returns what it was.
+async fn remove_all(config: &Config, ledger: Option<&Ledger>) -> anyhow::Result<Vec<String>> {
+    let pin_dir = match std::fs::canonicalize(&config.pin_dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found.with_context(|| format!("pin_dir: {}", config.pin_dir.display()))?,
+    };
+    doctor::check_pin_dir(Path::new("/"), &pin_dir).map_err(anyhow::Error::msg)?;
+    // Its addresses are known by it alone.
+    let held = ledger.map(|ledger| ledger.load(&config.node)).transpose()?.flatten();
+    let base = held.as_ref().map(|held| &held.spec().base);
+    canopy_datapath::cleanup(&pin_dir, hold(config)?, base).await.context("cleaning up")
 }
 
 /// Fails if a requirement of every node is not met; that of multicast replication is printed.

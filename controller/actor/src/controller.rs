@@ -40,6 +40,7 @@ use crate::once::Replayed;
 use crate::order::{Order, Precondition};
 use crate::phases::Phases;
 use crate::preview::Preview;
+use crate::retirements::RetireBook;
 use crate::task::{self, Message, Request, Show};
 use crate::telemetry::Telemetry;
 use crate::traces::Traces;
@@ -94,6 +95,7 @@ pub(crate) struct Shared {
     events: Events,
     captures: CaptureBook,
     log_levels: LogBook,
+    retirements: RetireBook,
     health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
     moves: Moves,
@@ -169,6 +171,7 @@ impl Controller {
             journal_readers: Semaphore::new(1),
             captures: CaptureBook::default(),
             log_levels: LogBook::default(),
+            retirements: RetireBook::default(),
         }))
     }
 
@@ -421,6 +424,7 @@ impl Controller {
         self.finish_moves(&groups);
         self.open_groups(&groups);
         self.advance_hmac();
+        self.advance_retirements();
         Ok(())
     }
 
@@ -472,6 +476,10 @@ impl Controller {
         &self.0.log_levels
     }
 
+    pub(crate) fn retire_book(&self) -> &RetireBook {
+        &self.0.retirements
+    }
+
     pub(crate) fn incident_state(&self) -> &IncidentState {
         &self.0.incidents
     }
@@ -497,7 +505,7 @@ impl Controller {
     }
 
     /// An event of the controller about a group, which belongs to the group's tenant.
-    pub(crate) fn note_group(&self, code: Code, node: Option<&str>, group: &str, detail: impl Into<String>) {
+    pub fn note_group(&self, code: Code, node: Option<&str>, group: &str, detail: impl Into<String>) {
         let tenant = self.read(|d| d.tenant_of(group).map(str::to_owned));
         self.events().note_group(code, node, (group, tenant), detail);
     }
@@ -590,6 +598,8 @@ impl Controller {
         // A command may take away what the group waited for.
         self.finish_moves(&applied.groups);
         self.open_groups(&applied.groups);
+        self.retirements_changed();
+        self.advance_retirements();
     }
 
     /// Hands the nodes' present specs to their streams.

@@ -103,6 +103,10 @@ pub enum Code {
     DrainEnded,
     /// A drain whose time had passed was not removed: one event until one is.
     DrainNotEnded,
+    /// A retirement of a node has taken a step, or was taken back.
+    NodeRetirement,
+    /// A step of a retirement failed: one event until one succeeds.
+    RetirementNotAdvanced,
     /// A silence ended by itself.
     SilenceEnded,
     /// A problem opened; `/api/v1/problems` has its causes and what it affects.

@@ -119,6 +119,9 @@ impl Controller {
             }
             let (nodes, groups) = self.write(|d| d.mark_silent_nodes(now));
             nodes.iter().for_each(|node| self.assess_node(node));
+            // Whose time may have passed; few.
+            let leaving: Vec<String> = self.read(|d| d.retirements().map(|of| of.node.clone()).collect());
+            leaving.iter().for_each(|node| self.assess_node(node));
             if !groups.is_empty() {
                 self.groups_changed(&groups);
             }

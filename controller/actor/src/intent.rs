@@ -65,6 +65,12 @@ impl Target {
             | Command::RetryMove { .. }
             | Command::OpenGroup { .. }
             | Command::PushThresholds
+            // Of operators, and the audit has them as acts on the node's identity.
+            | Command::Retire { .. }
+            | Command::CancelRetirement { .. }
+            | Command::AdvanceRetirements
+            | Command::NodeCleanedUp { .. }
+            | Command::NodeRevoked { .. }
             | Command::AdvanceHmac => return None,
         };
         Some(Self { kind, name })

@@ -43,6 +43,7 @@ mod phases;
 mod policy;
 pub mod preview;
 mod record;
+pub mod retirements;
 mod silences;
 mod start;
 mod task;

@@ -114,6 +114,7 @@ pub async fn start_with(
     });
     controller.push_thresholds();
     controller.advance_hmac();
+    controller.retirements_restored();
     controller.limit_moves(&controller.read(canopy_controller_core::Domain::all_moving));
     Ok(Running { controller, task })
 }

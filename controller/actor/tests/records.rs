@@ -13,6 +13,7 @@ use canopy_controller_core::principal::Principal;
 use canopy_model::group::{GroupSpec, StallPolicy};
 use canopy_model::ids::PortIndex;
 use canopy_model::member::MemberSpec;
+use canopy_model::retirement::RetireSpec;
 use canopy_model::telemetry::LinkRtt;
 use canopy_store::{MemStore, Op, Store};
 use serde_json::json;
@@ -67,7 +68,8 @@ fn silence(name: &str, spec: serde_json::Value) -> Command {
 }
 
 /// Every kind of record with every field: labels, a port without carrier, a moved tree, memory, an evicted receiver,
-/// a failed group, a receiver of a session that has ended, a measured link, a drain without and with an end, a silence of an object and of a problem.
+/// a failed group, a receiver of a session that has ended, a measured link, a drain without and with an end, a silence of an object and of a problem, a node
+/// that leaves.
 fn commands() -> Vec<Command> {
     let spec = json!({
         "nodes": [{"name": "n1", "id": 1}, {"name": "n2", "id": 2}, {"name": "n3", "id": 3}],
@@ -117,6 +119,7 @@ fn commands() -> Vec<Command> {
             json!({"node": "n3", "note": "fans", "from": "2499-01-01T00:00:00Z", "until": "2500-01-01T00:00:00Z"}),
         ),
         silence("s2", json!({"problem": "0123456789abcdef", "note": "known"})),
+        Command::Retire { node: "n3".into(), spec: RetireSpec { reason: "old".into(), ..RetireSpec::default() } },
     ]
 }
 

@@ -129,6 +129,8 @@ pub enum ConditionReason {
     AgentConnected,
     /// The agent is away and may be back soon.
     Restarting,
+    /// The node has left for good.
+    Retired,
     /// The agent has not reported yet.
     NeverReported,
     /// The desired state is reconciled.
@@ -172,6 +174,7 @@ impl From<condition::ConditionReason> for ConditionReason {
             condition::ConditionReason::NotSynced => Self::NotSynced,
             condition::ConditionReason::AgentConnected => Self::AgentConnected,
             condition::ConditionReason::Restarting => Self::Restarting,
+            condition::ConditionReason::Retired => Self::Retired,
             condition::ConditionReason::NeverReported => Self::NeverReported,
             condition::ConditionReason::Reconciled => Self::Reconciled,
             condition::ConditionReason::OtherTerm => Self::OtherTerm,

@@ -58,6 +58,7 @@ pub mod problem;
 pub mod prometheus;
 pub mod query;
 mod resource;
+pub mod retirement;
 pub mod sign_in;
 pub mod silence;
 pub mod telemetry;

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use crate::condition::{Condition, conditions};
 use crate::metadata::Metadata;
 use crate::resource::resource;
+use crate::retirement::Retirement;
 use crate::{ApiVersion, Kind};
 
 resource!(
@@ -132,8 +133,11 @@ pub struct NodeObserved {
     pub metrics_address: String,
     /// `Connected`, `Synced`, `Healthy`.
     pub conditions: Vec<Condition>,
+    /// Present while the node leaves for good, and once it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retirement: Option<Retirement>,
 }
 
 from_fields!(view::NodeObserved {
     connected, observed_term, observed_generation, observed_digest, contract, errors, agent_version, kernel, metrics_address,
-} { conditions = self::conditions(conditions) });
+} { conditions = self::conditions(conditions), retirement = retirement.map(Into::into) });

@@ -81,7 +81,7 @@ pub enum Action {
     Confirm,
     /// It got more time.
     Extend,
-    /// It was rolled back because an operator wanted it.
+    /// It was rolled back because an operator wanted it; or a retirement was taken back.
     Cancel,
     /// It was rolled back because its time had passed.
     Expire,
@@ -89,11 +89,13 @@ pub enum Action {
     Enroll,
     /// The certificates of an agent, or a token, were revoked.
     Revoke,
+    /// A node is retired: it is drained, cleaned up and revoked.
+    Retire,
 }
 
 impl Action {
     /// Every action, for filters.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Create,
         Self::Update,
         Self::Delete,
@@ -105,6 +107,7 @@ impl Action {
         Self::Expire,
         Self::Enroll,
         Self::Revoke,
+        Self::Retire,
     ];
 }
 

@@ -8,6 +8,7 @@ use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Generation;
 use canopy_model::member::{LateStart, MemberSpec};
+use canopy_model::retirement::{CleanedUp, RetireSpec};
 use canopy_model::silence::SilenceSpec;
 use canopy_model::topology::TopologySpec;
 use serde::{Deserialize, Serialize};
@@ -144,6 +145,35 @@ pub enum Command {
     DeleteDrain {
         /// Name of the drain.
         name: String,
+    },
+    /// Begins to retire a node: drains it; the steps behind follow by themselves. Changes how one that is under way continues.
+    Retire {
+        /// The node.
+        node: String,
+        /// How it is to leave.
+        spec: RetireSpec,
+    },
+    /// Takes a retirement back whose node has not begun to clean up, with the drain that it made; or forgets one that has ended.
+    CancelRetirement {
+        /// The node.
+        node: String,
+    },
+    /// Takes the next step of a retirement that is due: a membership behind a node is removed, its agent is to clean up, the retirement of
+    /// a node that has left the topology is forgotten. Changes nothing if none is due.
+    AdvanceRetirements,
+    /// Records that the agent of a node has cleaned up. Changes nothing for another retirement, or if something is left.
+    NodeCleanedUp {
+        /// The node.
+        node: String,
+        /// As the agent reports it.
+        report: CleanedUp,
+    },
+    /// Ends a retirement: the certificates of the node's agent are revoked. Changes nothing for another one.
+    NodeRevoked {
+        /// The node.
+        node: String,
+        /// [`Retirement::id`](crate::retirement::Retirement::id).
+        retirement: u64,
     },
     /// Lists problems that an operator knows of behind the others, without an alert; or changes such a silence.
     PutSilence {

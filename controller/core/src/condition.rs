@@ -102,6 +102,8 @@ pub enum ConditionReason {
     AgentConnected,
     /// The agent is away and may be back soon.
     Restarting,
+    /// The node has left for good.
+    Retired,
     /// The agent has not reported yet.
     NeverReported,
     /// The desired state is reconciled.

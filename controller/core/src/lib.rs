@@ -46,6 +46,7 @@ pub mod problem;
 pub mod quota;
 pub mod record;
 pub mod request_id;
+pub mod retirement;
 pub mod role;
 pub mod selector;
 pub mod tenant;

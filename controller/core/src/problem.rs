@@ -206,6 +206,11 @@ problems! {
         "has not applied its desired state",
         "The agent is connected, and the generation that it reports is not the desired one.",
         "Read the node's errors (`canopyctl describe node`) and the agent's log.";
+    /// A node that is to leave for good has not left in time.
+    RetirementLate: Warning Node, opens 0 ms, closes 0 ms,
+        "has not left in the time that its retirement was given",
+        "A node is being retired, and a step waits for something. Nothing is given up: it continues once that has come. Data does not suffer.",
+        "`canopyctl describe node` has the step and what it waits for. Mend that, let it continue without the agent (`canopyctl node retire --without-agent`), or take it back (`--cancel`) while it is drained.";
     /// A program of the datapath, or the agent itself, does not work.
     ProgramNotLoaded: Critical Node, opens 0 ms, closes 1000 ms,
         "does not run a program of the datapath",

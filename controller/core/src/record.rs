@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durable records. This crate defines their content and their keys, the caller their encoding.
 //!
-//! Keys: `topology/default`, `drain/<name>`, `silence/<name>`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
+//! Keys: `topology/default`, `drain/<name>`, `silence/<name>`, `retirement/<node>`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
 //! `domain/hmac` for the keys of the SRH HMAC TLV, `domain/state` for the revision and the allocators. A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no
 //! record is free.
 
@@ -21,6 +21,7 @@ use crate::alloc::{Allocation, Cursors};
 use crate::member::Member;
 use crate::metadata::Metadata;
 use crate::resource::{Confirmed, Drain, Silence};
+use crate::retirement::Retirement;
 use crate::secret::Secret;
 use crate::uid::Uid;
 use crate::view::Evicted;
@@ -42,6 +43,8 @@ pub enum Record {
     Drain(Box<DrainRecord>),
     /// A silence.
     Silence(Box<SilenceRecord>),
+    /// A node that leaves for good.
+    Retirement(Box<RetirementRecord>),
     /// A group.
     Group(Box<GroupRecord>),
     /// A membership.
@@ -65,6 +68,7 @@ impl Record {
             "topology" => Self::Topology(Deserialize::deserialize(from)?),
             "drain" => Self::Drain(Deserialize::deserialize(from)?),
             "silence" => Self::Silence(Deserialize::deserialize(from)?),
+            "retirement" => Self::Retirement(Deserialize::deserialize(from)?),
             "group" => Self::Group(Deserialize::deserialize(from)?),
             "member" => Self::Member(Deserialize::deserialize(from)?),
             "rtt" => Self::Rtt(Deserialize::deserialize(from)?),
@@ -80,6 +84,7 @@ impl Record {
             Self::Topology(_) => topology_key(),
             Self::Drain(record) => drain_key(&record.drain.metadata.name),
             Self::Silence(record) => silence_key(&record.silence.metadata.name),
+            Self::Retirement(record) => retirement_key(&record.retirement.node),
             Self::Group(record) => group_key(&record.metadata.name),
             Self::Member(record) => member_key(&record.group, &record.member.spec.host),
             Self::Rtt(record) => rtt_key(&record.node),
@@ -97,7 +102,7 @@ impl Record {
             Self::Topology(record) => (&mut record.metadata, record.revision, 2),
             Self::Drain(record) => (&mut record.drain.metadata, record.revision, 3),
             // No version without uids has written one.
-            Self::Silence(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => return,
+            Self::Silence(_) | Self::Retirement(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => return,
         };
         if metadata.uid.is_absent() {
             metadata.uid = Uid::of(secret, 0, revision, part);
@@ -110,6 +115,7 @@ impl Record {
             Self::Topology(record) => record.revision,
             Self::Drain(record) => record.revision,
             Self::Silence(record) => record.revision,
+            Self::Retirement(record) => record.revision,
             Self::Group(record) => record.revision,
             Self::Member(record) => record.revision,
             Self::Rtt(record) => record.revision,
@@ -149,6 +155,14 @@ pub struct SilenceRecord {
     pub(crate) revision: u64,
     #[serde(flatten)]
     pub(crate) silence: Silence,
+}
+
+/// Durable form of a retirement. A version that does not know it leaves it where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetirementRecord {
+    pub(crate) revision: u64,
+    #[serde(flatten)]
+    pub(crate) retirement: Retirement,
 }
 
 /// Durable form of the topology.
@@ -227,7 +241,13 @@ impl Record {
         match self {
             Self::Group(record) => record.tree = None,
             Self::Topology(record) => (record.behind, record.digests) = Default::default(),
-            Self::Drain(_) | Self::Silence(_) | Self::Member(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => {}
+            Self::Drain(_)
+            | Self::Silence(_)
+            | Self::Retirement(_)
+            | Self::Member(_)
+            | Self::Rtt(_)
+            | Self::Hmac(_)
+            | Self::State(_) => {}
         }
     }
 }
@@ -389,6 +409,11 @@ pub(crate) fn topology_key() -> String {
 /// Key of a silence's record.
 pub(crate) fn silence_key(name: &str) -> String {
     format!("silence/{name}")
+}
+
+/// Key of a retirement's record.
+pub(crate) fn retirement_key(node: &str) -> String {
+    format!("retirement/{node}")
 }
 
 /// Key of a group's record.

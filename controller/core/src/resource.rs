@@ -262,6 +262,8 @@ pub(crate) struct Node {
     pub(crate) since: BTreeMap<GroupId, Generation>,
     pub(crate) status: Option<NodeStatus>,
     pub(crate) connected: bool,
+    /// It has left for good: nothing waits for it.
+    pub(crate) retired: bool,
     /// The agent is about to end, and is back within this long.
     pub(crate) announced: Option<Duration>,
     /// Set from the end of the agent's stream until one is connected.
@@ -325,6 +327,7 @@ impl Node {
             since,
             status: None,
             connected: false,
+            retired: false,
             announced: None,
             restart: None,
             stalls: BTreeMap::new(),

@@ -22,6 +22,7 @@ use crate::delivery::Delivery;
 use crate::encoding::EncodingReport;
 use crate::metadata::Metadata;
 use crate::quota::Quota;
+use crate::retirement::Retirement;
 use crate::threshold::Thresholds;
 
 /// One page of a list, in name order, and the start of the next page.
@@ -325,6 +326,17 @@ pub struct NodeObserved {
     pub metrics_address: String,
     /// `Connected`, `Synced`, `Healthy`.
     pub conditions: Vec<Condition>,
+    /// Present while the node leaves for good, and once it has.
+    pub retirement: Option<RetirementView>,
+}
+
+/// A retirement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetirementView {
+    /// As it is stored.
+    pub retirement: Retirement,
+    /// What its step waits for, for operators; empty once it has ended.
+    pub waits_for: String,
 }
 
 /// A host of the topology.

@@ -14,7 +14,7 @@ mod token;
 mod upgrade;
 
 pub use history::{AuditAction, AuditArgs, Audited, DiffArgs, HistoryArgs, UndoArgs, Versioned, VersionedArgs};
-pub use identity::{IdentityAction, IdentityArgs};
+pub use identity::{IdentityAction, IdentityArgs, NodeAction, NodeArgs, RetireArgs, RetireOutput};
 pub use log_level::{LogLevelAction, LogLevelArgs};
 pub use maintenance::{AckArgs, DrainArgs, Drainable, SilenceArgs, Silenced, UndrainArgs, UnsilenceArgs};
 pub use token::{TokenAction, TokenArgs};
@@ -109,8 +109,8 @@ pub enum Command {
     Commit(CommitArgs),
     /// Show or rotate the keys of the SRH HMAC TLV.
     Hmac(HmacArgs),
-    /// Enroll the agent of a node that connects over TLS, or revoke its certificates.
-    Node(IdentityArgs),
+    /// Enroll the agent of a node that connects over TLS, revoke its certificates, or let a node leave for good.
+    Node(NodeArgs),
     /// Enroll the agent of a host, or revoke its certificates.
     Host(IdentityArgs),
     /// Make, list, rotate and revoke tokens, which programs and other machines send instead of being a user of the controller's machine.

@@ -18,7 +18,7 @@ pub mod upgrade;
 
 use std::io::Write;
 
-use cli::{Cli, Command, ContextArgs};
+use cli::{Cli, Command, ContextArgs, NodeAction};
 use client::Client;
 use failure::Failure;
 
@@ -67,7 +67,10 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Commit(a) => commands::commit::run(&client, &a, out).await,
         Command::LogLevel(a) => commands::log_level::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
-        Command::Node(a) => commands::identity::run(&client, "node", &a.action, out, &mut std::io::stderr()).await,
+        Command::Node(a) => match a.action {
+            NodeAction::Identity(a) => commands::identity::run(&client, "node", &a, out, &mut std::io::stderr()).await,
+            NodeAction::Retire(a) => commands::retire::run(&client, &a, out, &mut std::io::stderr()).await,
+        },
         Command::Host(a) => commands::identity::run(&client, "host", &a.action, out, &mut std::io::stderr()).await,
         Command::Token(a) => commands::token::run(&client, &a.action, out, &mut std::io::stderr()).await,
         Command::Whoami => commands::token::caller(&client, out).await,

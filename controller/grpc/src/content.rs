@@ -11,6 +11,7 @@ use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId};
 use canopy_model::log_level::LogOrder;
 use canopy_model::node_spec::NodeSpec;
+use canopy_model::retirement::CleanUpOrder;
 use tokio::task::JoinError;
 use tonic::Status;
 
@@ -82,6 +83,11 @@ impl Content {
     /// The same with a filter of log lines.
     pub(crate) fn with_log_level(&self, order: &LogOrder) -> WatchResponse {
         WatchResponse { log_level: Some(order.into()), ..self.confirmation() }
+    }
+
+    /// The order to clean up, with an empty delta.
+    pub(crate) fn with_clean_up(&self, order: &CleanUpOrder) -> WatchResponse {
+        WatchResponse { clean_up: Some(order.into()), ..self.confirmation() }
     }
 
     fn confirmation(&self) -> WatchResponse {

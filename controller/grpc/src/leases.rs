@@ -178,8 +178,8 @@ impl Leases {
             Ok(_) => {
                 tracing::info!(group, host, grace = ?self.0.grace, "ended a membership: the agent of its host is gone");
                 let edge = self.edge(host);
-                let events = self.0.controller.events();
-                events.note(Code::MemberEvicted, edge.as_deref(), Some(group), format!("group {group}: {reason}"));
+                let detail = format!("group {group}: {reason}");
+                self.0.controller.note_group(Code::MemberEvicted, edge.as_deref(), group, detail);
             }
             Err(CommandError::Domain(DomainError::NotFound { .. }) | CommandError::Stopping) => {}
             Err(error) => {

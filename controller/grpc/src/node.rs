@@ -97,6 +97,7 @@ impl NodeService for Nodes {
         let minor_version = minor_version.min(MINOR_VERSION);
         let mut orders = self.controller.capture_orders(&node);
         let mut levels = self.controller.log_orders(LogTarget::Agent(node.clone()));
+        let mut leaving = self.controller.clean_up_orders(&node);
         let stream = async_stream::stream! {
             // Dropped with the stream, whether server or agent ends it.
             let _connection = (connection, key);
@@ -119,6 +120,11 @@ impl NodeService for Nodes {
                     }
                     order = levels.next() => {
                         yield Ok(WatchResponse { minor_version, ..content.with_log_level(&order) });
+                        continue;
+                    }
+                    order = leaving.next() => {
+                        span.in_scope(|| tracing::info!(order.retirement, "the node leaves: its agent is to clean up"));
+                        yield Ok(WatchResponse { minor_version, ..content.with_clean_up(&order) });
                         continue;
                     }
                     () = closed(&mut closing) => { yield Err(error::stopping()); return; }
@@ -147,6 +153,11 @@ impl NodeService for Nodes {
         caller.as_node(&self.controller, &self.keys, &request.get_ref().node)?;
         let span = tracing::debug_span!("report", node = request.get_ref().node, %caller);
         let mut status = NodeStatus::try_from(request.into_inner()).map_err(error::field)?;
+        if let Some(report) = status.cleaned_up {
+            // Answered once it is durable: the agent does not repeat it.
+            let taken = self.controller.cleaned_up(&status.node, report).instrument(span).await;
+            return taken.map(|()| Response::new(ReportResponse {})).map_err(error::command);
+        }
         cap_errors(&mut status.errors);
         self.check_observed(&mut status);
         span.in_scope(|| {

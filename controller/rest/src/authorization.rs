@@ -38,7 +38,7 @@ const OPEN: [(&str, &str); 6] = [
 const OPEN_BODY: usize = 1024;
 
 /// What needs another role than its method has it.
-const OTHERS: [(&str, &str, Role); 10] = [
+const OTHERS: [(&str, &str, Role); 12] = [
     ("GET", "/metrics", Role::Metrics),
     ("GET", "/api/v1/prometheus/targets", Role::Metrics),
     ("GET", "/api/v1/caller", Role::Metrics),
@@ -49,6 +49,8 @@ const OTHERS: [(&str, &str, Role); 10] = [
     ("POST", "/api/v1/hmac/rotate", Role::Admin),
     ("POST", "/api/v1/enrollments", Role::Admin),
     ("POST", "/api/v1/revocations", Role::Admin),
+    ("POST", "/api/v1/nodes/{node}/retire", Role::Admin),
+    ("DELETE", "/api/v1/nodes/{node}/retire", Role::Admin),
 ];
 
 /// How far a role in a tenant goes in an operation. What is not named here is the domain's.

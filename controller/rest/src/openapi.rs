@@ -23,8 +23,8 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities, incidents,
-    links, log_levels, members, nodes, problems, sign_in, silences, telemetry, tenants, tokens, topology, validate,
-    waited,
+    links, log_levels, members, nodes, problems, retirements, sign_in, silences, telemetry, tenants, tokens, topology,
+    validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -52,6 +52,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(flows::list))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
+        .routes(routes!(retirements::retire, retirements::cancel))
         .routes(routes!(telemetry::node))
         .routes(routes!(hosts::list))
         .routes(routes!(hosts::get))

@@ -88,6 +88,8 @@ const ADMIN: &[&str] = &[
     "post /api/v1/hmac/rotate",
     "post /api/v1/enrollments",
     "post /api/v1/revocations",
+    "post /api/v1/nodes/{node}/retire",
+    "delete /api/v1/nodes/{node}/retire",
 ];
 
 /// Those for which a role in a tenant is enough, of what the tenant has; all others need one of the domain.

@@ -15,6 +15,7 @@ pub mod listen;
 mod otlp;
 mod patient;
 mod peer_groups;
+mod retiring;
 mod run;
 mod serve;
 

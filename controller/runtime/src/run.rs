@@ -22,7 +22,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::door::Door;
 use crate::listen::Listener;
-use crate::{otlp, serve};
+use crate::{otlp, retiring, serve};
 
 /// How often a backup of the store and the uses of tokens are written, if something changed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
@@ -123,6 +123,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         tracing::info!(address = %listener.address()?, "serving gRPC");
         servers.spawn(serve::grpc(listener, controller.clone(), registrar.clone(), leases.clone(), closing.clone()));
     }
+    let retiring = tokio::spawn(retiring::run(controller.clone(), registrar.clone()));
     let renewals = registrar.map(|registrar| tokio::spawn(registrar.maintain()));
     let checkpoints = tokio::spawn(checkpoint_periodically(store.clone()));
     let keeping = tokio::spawn(keep_tokens(tokens.clone()));
@@ -146,6 +147,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         outcome = outcome.and(flat(task.await));
     }
     checkpoints.abort();
+    retiring.abort();
     keeping.abort();
     write_tokens(tokens).await;
     if let Some(renewals) = renewals {

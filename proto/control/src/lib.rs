@@ -29,6 +29,7 @@ mod identity;
 mod log_level;
 mod membership;
 mod node_base;
+mod retirement;
 mod srh_hmac;
 mod status;
 mod telemetry;

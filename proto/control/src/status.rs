@@ -30,6 +30,7 @@ impl TryFrom<pb::ReportRequest> for NodeStatus {
             metrics_address: metrics_address(wire.metrics_address)?,
             took: took(wire.apply_ns, wire.read_back_ns),
             back_within: back_within(wire.back_within_ns),
+            cleaned_up: wire.cleaned_up.map(Into::into),
         })
     }
 }
@@ -49,6 +50,7 @@ impl From<&NodeStatus> for pb::ReportRequest {
             apply_ns: s.took.map_or(0, |took| nanos(took.apply)),
             read_back_ns: s.took.map_or(0, |took| nanos(took.read_back)),
             back_within_ns: s.back_within.map_or(0, nanos),
+            cleaned_up: s.cleaned_up.as_ref().map(Into::into),
         }
     }
 }
@@ -156,6 +158,7 @@ mod tests {
             metrics_address: "[2001:db8::1]:9464".into(),
             took: Some(Took { apply: Duration::from_micros(2), read_back: Duration::ZERO }),
             back_within: Some(Duration::from_secs(20)),
+            cleaned_up: Some(Default::default()),
         };
         assert_eq!(NodeStatus::try_from(pb::ReportRequest::from(&status)).unwrap(), status);
         let mut wire = pb::ReportRequest { apply_ns: u64::MAX, ..pb::ReportRequest::from(&status) };

@@ -32,6 +32,7 @@ pub mod member;
 pub mod node_spec;
 pub mod programs;
 pub mod reach;
+pub mod retirement;
 pub mod rfc3339;
 pub mod silence;
 pub mod srh_hmac;

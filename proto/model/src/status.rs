@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::FieldError;
 use crate::digest::SpecDigest;
 use crate::ids::{Generation, GroupId};
+use crate::retirement::CleanedUp;
 
 /// A node's report after each reconciliation: applied means read back from the kernel and equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +46,9 @@ pub struct NodeStatus {
     /// The agent ends now, and is back within this long.
     #[serde(skip)]
     pub back_within: Option<Duration>,
+    /// The agent has cleaned up after an order to; everything else is empty then.
+    #[serde(skip)]
+    pub cleaned_up: Option<CleanedUp>,
 }
 
 /// Minor version of the southbound contract from which on agents announce that they end.

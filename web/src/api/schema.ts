@@ -588,6 +588,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{node}/retire": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begins to retire a node: it is drained; once nothing uses it, its agent removes what it programmed into the kernel, and its certificates
+         *     are revoked. The controller does the steps, also after a restart; the node's `status.retirement` has which one, and what that waits for.
+         *     Sent again, it changes how the retirement continues.
+         */
+        post: operations["retireNode"];
+        /** Takes a retirement back while its node is drained and has not begun to clean up, with the drain that it made; forgets one that has ended. */
+        delete: operations["cancelRetirement"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{node}/telemetry": {
         parameters: {
             query?: never;
@@ -1554,7 +1576,7 @@ export interface components {
          * @description Why a condition is met or not.
          * @enum {string}
          */
-        ConditionReason: "Waiting" | "Infeasible" | "Failed" | "NoTree" | "TreeComputed" | "Confirmed" | "InForce" | "Making" | "GivenUp" | "Opened" | "NoReceiver" | "AgentNotConnected" | "NoErrors" | "NodeError" | "AllConnected" | "Progress" | "NoProgress" | "NoTelemetry" | "NoStall" | "FatalNak" | "ReceiverStalled" | "ChildNodeStalled" | "LinkLossy" | "NoLoss" | "AllSynced" | "NotSynced" | "AgentConnected" | "Restarting" | "NeverReported" | "Reconciled" | "OtherTerm" | "Behind" | "ItemError";
+        ConditionReason: "Waiting" | "Infeasible" | "Failed" | "NoTree" | "TreeComputed" | "Confirmed" | "InForce" | "Making" | "GivenUp" | "Opened" | "NoReceiver" | "AgentNotConnected" | "NoErrors" | "NodeError" | "AllConnected" | "Progress" | "NoProgress" | "NoTelemetry" | "NoStall" | "FatalNak" | "ReceiverStalled" | "ChildNodeStalled" | "LinkLossy" | "NoLoss" | "AllSynced" | "NotSynced" | "AgentConnected" | "Restarting" | "Retired" | "NeverReported" | "Reconciled" | "OtherTerm" | "Behind" | "ItemError";
         /**
          * @description Whether a condition is met.
          * @enum {string}
@@ -3776,6 +3798,7 @@ export interface components {
              * @description Term of what the agent last reconciled; `None` before its first report.
              */
             observedTerm?: number | null;
+            retirement?: components["schemas"]["Retirement"] | null;
         };
         /** @description Progress of one tree node with a group. */
         NodeProgress: {
@@ -4117,6 +4140,61 @@ export interface components {
          * @enum {string}
          */
         Replication: "srv6" | "multicast";
+        /** @description How a node is to leave. */
+        RetireSpec: {
+            /** @description Remove the hosts behind the node from their groups, which have no other node. Without it, a node with such hosts is not retired. */
+            acceptLoss?: boolean;
+            /** @description Why, for other operators; 1..=1024 characters. */
+            reason?: string;
+            /**
+             * Format: uint64
+             * @description Seconds after which it is a problem that the node has not left, 10 to 86400; nothing is given up then.
+             */
+            timeoutSeconds?: number;
+            /** @description Continue without the report of its agent: what is left on its machine has to be removed by hand. */
+            withoutAgent?: boolean;
+        };
+        /**
+         * @description How far a retirement is.
+         * @enum {string}
+         */
+        RetireStep: "Draining" | "CleaningUp" | "Revoking" | "Retired";
+        /** @description A node that leaves for good, or has left. */
+        Retirement: {
+            /** @description Hosts behind the node are removed from their groups. */
+            acceptLoss: boolean;
+            /**
+             * Format: uint64
+             * @description When it began, nanoseconds since the Unix epoch.
+             */
+            begunUnixNs: number;
+            /** @description Who began it. */
+            by: components["schemas"]["Principal"];
+            /** @description The drain that it has made; absent if the node was drained before. */
+            drain?: string | null;
+            /** @description Why its agent could not remove everything, as it last reported. */
+            failed?: string | null;
+            /** @description Why. */
+            reason: string;
+            /** @description What its agent has removed from the kernel, for people; empty before that, and without the agent. */
+            removed: string[];
+            /**
+             * Format: uint64
+             * @description When this step was reached, nanoseconds since the Unix epoch.
+             */
+            sinceUnixNs: number;
+            /** @description How far it is. */
+            step: components["schemas"]["RetireStep"];
+            /**
+             * Format: uint64
+             * @description Seconds after which it is a problem that it is not over.
+             */
+            timeoutSeconds: number;
+            /** @description What the step waits for, for people; empty once it has ended. */
+            waitsFor: string;
+            /** @description It continues without the report of the node's agent. */
+            withoutAgent: boolean;
+        };
         /** @description An agent whose certificates from before some instant are refused. */
         Revocation: {
             /**
@@ -4647,7 +4725,7 @@ export interface operations {
                 /** @description Only writes of the principal with this name. */
                 by?: string;
                 /** @description Only this kind of write: `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
-                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke";
+                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke" | "retire";
                 /** @description Only writes of the last so many seconds, on the controller's clock. */
                 withinSeconds?: number;
                 /** @description Send changes as server-sent events instead of a list. */
@@ -9530,6 +9608,252 @@ export interface operations {
             };
             /** @description stopping, or no answer in time */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retireNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RetireSpec"];
+            };
+        };
+        responses: {
+            /** @description begun, or changed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeResource"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or in a session of one */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such node */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description hosts behind the node are members of groups */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelRetirement: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description taken back, or forgotten */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeResource"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or in a session of one */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such node, or it is not being retired */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description its agent has begun to clean up */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -14,6 +14,8 @@ it("is in sync only with the same term, the same generation and no error", () =>
   expect(syncWord(node({ errors: [{ kind: "route", name: "x", detail: "y" }] as never }))).toEqual(["degraded", "1 error"]);
   expect(syncWord(node({ connected: false }))).toEqual(["failed", "not connected"]);
   expect(syncWord(node({ connected: false, conditions: [{ reason: "Restarting" }] as never }))).toEqual(["pending", "restarting"]);
+  expect(syncWord(node({ retirement: { step: "CleaningUp" } as never }))).toEqual(["pending", "retiring"]);
+  expect(syncWord(node({ connected: false, retirement: { step: "Retired" } as never }))).toEqual(["pending", "retired"]);
   expect(syncWord(node({ connected: false, observedTerm: null }))).toEqual(["failed", "never connected"]);
   expect(syncWord(node({ observedTerm: null }))).toEqual(["pending", "not reported yet"]);
 });

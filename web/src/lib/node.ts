@@ -5,6 +5,7 @@ import { count, counted } from "./format";
 import type { State } from "./state";
 
 export function syncWord({ spec, status }: Node): [State, string] {
+  if (status.retirement) return ["pending", status.retirement.step === "Retired" ? "retired" : "retiring"];
   if (status.conditions.some((condition) => condition.reason === "Restarting")) return ["pending", "restarting"];
   if (!status.connected) return ["failed", status.observedTerm === null || status.observedTerm === undefined ? "never connected" : "not connected"];
   if (status.observedTerm === null || status.observedTerm === undefined) return ["pending", "not reported yet"];

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::leaving::Mark;
 use anyhow::Context;
 use canopy_agent_link::Target;
 use canopy_identity::Subject;
@@ -30,11 +31,17 @@ pub async fn enroll(
     let certificate = canopy_agent_link::enroll(controller, identity, subject, token).await;
     let certificate = certificate.with_context(|| format!("enrolling {subject} at {controller}"))?;
     let days = left(certificate.not_after).as_secs_f64() / 86_400.0;
+    let was_gone = Mark::remove(state_dir)?;
     println!(
         "enrolled as {subject} of domain {}; the certificate in {} is valid for {days:.1} days, and a running agent renews it",
         certificate.domain,
         identity.display()
     );
+    if was_gone {
+        println!(
+            "this node had left the domain: start its agent, which stays stopped until then (systemctl start canopy-agent)"
+        );
+    }
     Ok(())
 }
 

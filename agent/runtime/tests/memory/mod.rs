@@ -15,7 +15,7 @@ use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_agent_link::Link;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::metrics::{About, BOUND, Exporter};
-use canopy_agent_runtime::{LinkGone, Parts, run};
+use canopy_agent_runtime::{Ended, LinkGone, Parts, run};
 use canopy_control::HeldSpec;
 use canopy_daemon::notify::Notifier;
 use canopy_metrics::format::Format;
@@ -151,7 +151,7 @@ pub fn queue() -> PortCongestion {
 pub struct Agent {
     pub kernel: Kernel,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), LinkGone>>,
+    task: JoinHandle<Result<Ended, LinkGone>>,
     exporter: Exporter,
     about: Arc<About>,
 }

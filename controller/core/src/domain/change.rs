@@ -8,6 +8,7 @@ use canopy_model::ids::{Generation, PortIndex};
 use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec, PortThresholds};
 use canopy_model::programs::Programs;
 use canopy_model::srh_hmac::SrhHmac;
+use canopy_units::Monotonic;
 
 use super::drains::Drains;
 use super::state::State;
@@ -16,6 +17,7 @@ use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::record::{Record, RecordedRtt, StateRecord};
 use crate::resource::{Behind, Group, GroupState, Node, Silence, Topology};
+use crate::retirement::{RetireStep, Retirement, Retirements};
 use crate::topology::NodeIx;
 
 /// A command that passed every check: commit [`Self::writes`] in one transaction, then apply it. A crash between the two
@@ -72,6 +74,8 @@ pub(super) enum Effect {
     /// The drains from now on, without a topology.
     Drains(Drains),
     Silence(SilenceEffect),
+    /// The retirements from now on.
+    Retirements(Retirements),
     Thresholds(ThresholdEffects),
     /// The keys from now on.
     Hmac(Option<SrhHmac>),
@@ -106,6 +110,8 @@ pub(super) struct TopologyEffect {
     pub(super) replans: Vec<Replan>,
     /// The drains from now on; `None`: as before.
     pub(super) drains: Option<Drains>,
+    /// The retirements from now on; `None`: as before.
+    pub(super) retirements: Option<Retirements>,
 }
 
 /// The new plan of a group over another topology.
@@ -212,9 +218,34 @@ impl State {
         }
     }
 
-    /// Returns the names of changed nodes and groups.
-    pub(super) fn apply_topology(&mut self, effect: TopologyEffect) -> (Vec<String>, Vec<String>) {
-        let TopologyEffect { topology, bases, replans, drains } = effect;
+    /// Returns the names of the nodes that it concerns.
+    pub(super) fn apply_retirements(&mut self, mut retirements: Retirements, now: Monotonic) -> Vec<String> {
+        let old = std::mem::take(&mut self.retirements);
+        let is_new = |node: &String, retirement: &Retirement| old.get(node).is_none_or(|o| o.id != retirement.id);
+        for (node, retirement) in &mut retirements {
+            if is_new(node, retirement) {
+                retirement.known = now;
+            }
+        }
+        let changed = retirements.iter().filter(|(node, retirement)| old.get(*node) != Some(retirement));
+        let gone = old.keys().filter(|node| !retirements.contains_key(*node));
+        let names = changed.map(|(node, _)| node).chain(gone).cloned().collect();
+        self.retirements = retirements;
+        self.mark_retired();
+        names
+    }
+
+    /// Nothing waits for nodes that have left.
+    pub(super) fn mark_retired(&mut self) {
+        for node in &mut self.nodes {
+            let retirement = self.retirements.get(&node.spec.base.name);
+            node.retired = retirement.is_some_and(|retirement| retirement.reached.step >= RetireStep::Revoking);
+        }
+    }
+
+    /// Returns the names of changed nodes and groups, at `now`.
+    pub(super) fn apply_topology(&mut self, effect: TopologyEffect, now: Monotonic) -> (Vec<String>, Vec<String>) {
+        let TopologyEffect { topology, bases, replans, drains, retirements } = effect;
         if let Some(drains) = drains {
             self.drains = drains;
         }
@@ -248,6 +279,10 @@ impl State {
         }
         changed.extend(old.into_keys());
         self.topology = topology;
+        match retirements {
+            Some(retirements) => changed.extend(self.apply_retirements(retirements, now)),
+            None => self.mark_retired(),
+        }
         (changed.into_iter().collect(), groups)
     }
 

@@ -10,6 +10,7 @@ use canopy_model::node_spec::{BranchKind, GroupProgram, Peer};
 
 use super::change::Prepared;
 use super::group_change::check_generation;
+use super::leaving::check_drains;
 use super::links::{label, link_named};
 use super::state::State;
 use super::topology_commands::TopologyCommands;
@@ -76,6 +77,7 @@ impl DrainCommands<'_> {
         let generation = drain.metadata.generation;
         let mut drains = self.0.drains.clone();
         drains.insert(drain);
+        check_drains(self.0, &drains)?;
         TopologyCommands(self.0).with_drains(drains, Write::Put(Record::Drain(Box::new(record))), generation, outcome)
     }
 
@@ -83,6 +85,7 @@ impl DrainCommands<'_> {
     pub(super) fn delete(&self, name: String) -> Result<Prepared, DomainError> {
         let mut drains = self.0.drains.clone();
         let Some(old) = drains.remove(&name) else { return Err(DomainError::NotFound { kind: "drain", name }) };
+        check_drains(self.0, &drains)?;
         let write = Write::Delete { key: drain_key(&name) };
         TopologyCommands(self.0).with_drains(drains, write, old.metadata.generation, Outcome::Deleted)
     }

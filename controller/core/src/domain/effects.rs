@@ -20,7 +20,12 @@ pub(super) fn effects(state: &State, change: &Change) -> Vec<Effect> {
     let mut found = match change {
         Change::Group(effect) => of_group(state, effect).into_iter().collect(),
         Change::Topology(effect) => of_topology(state, effect),
-        Change::None | Change::Drains(_) | Change::Silence(_) | Change::Thresholds(_) | Change::Hmac(_) => Vec::new(),
+        Change::None
+        | Change::Drains(_)
+        | Change::Silence(_)
+        | Change::Retirements(_)
+        | Change::Thresholds(_)
+        | Change::Hmac(_) => Vec::new(),
     };
     found.sort_by(|a, b| b.kind.cmp(&a.kind).then_with(|| a.cmp(b)));
     found

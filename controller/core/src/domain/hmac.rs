@@ -125,6 +125,9 @@ pub(super) fn wait_for_another(state: &mut State) {
 fn lacks(node: &Node, since: u64) -> Option<HmacWait> {
     #[cfg(test)]
     CHECKED.with(|count| count.set(count.get() + 1));
+    if node.retired {
+        return None;
+    }
     let reason = match node.observed() {
         Some(observed) if observed >= since => {
             let status = node.status.as_ref()?;

@@ -12,6 +12,7 @@ use ipnet::Ipv6Net;
 use super::change::Prepared;
 use super::group_change::{GroupChange, in_group};
 use super::group_commands::being_deleted;
+use super::leaving::check_member;
 use super::state::State;
 use super::tenants::check_room;
 use crate::alloc::Cursors;
@@ -50,6 +51,7 @@ impl MemberCommands<'_> {
             return Err(DomainError::InUse { kind: "group", name: group.to_owned(), detail });
         }
         self.check_address(&spec)?;
+        check_member(self.0, &spec.host)?;
         let present = old.members.get(&spec.host);
         // A receiver of an ended session joins as if it were new.
         if let Some(present) = present.filter(|m| old.takes_part(m)) {

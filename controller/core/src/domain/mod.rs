@@ -32,6 +32,7 @@ use canopy_model::ids::GroupId;
 use canopy_model::member::{Connection, MemberSpec, Role, SourceFlow};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::reach::HostReach;
+use canopy_model::retirement::CleanedUp;
 use canopy_model::silence::SilenceSpec;
 use canopy_model::status::{ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
@@ -52,6 +53,7 @@ use crate::principal::Written;
 use crate::quota::{Quota, Quotas};
 use crate::record::{Record, StateRecord};
 use crate::resource::Step;
+use crate::retirement::Retirement;
 use crate::secret::Secret;
 use crate::tenant::Scope;
 use crate::threshold::ThresholdSettings;
@@ -80,6 +82,7 @@ mod host_index;
 mod host_views;
 mod labels;
 mod late;
+mod leaving;
 mod link_views;
 mod links;
 mod loss_news;
@@ -92,6 +95,7 @@ mod replan;
 mod reports;
 mod restarts;
 mod restore;
+mod retire_commands;
 mod silence_commands;
 mod silences;
 mod staging;
@@ -124,6 +128,7 @@ use link_views::LinkViews;
 use links::Links;
 use member_commands::MemberCommands;
 use reports::Reports;
+use retire_commands::RetireCommands;
 use silence_commands::SilenceCommands;
 use stall::Stalls;
 use state::State;
@@ -184,6 +189,7 @@ impl Domain {
         let groups = GroupCommands(&self.state);
         let members = MemberCommands(&self.state);
         let topology = TopologyCommands(&self.state);
+        let retirements = RetireCommands(&self.state);
         match command {
             Command::PutTopology { labels, spec, if_match } => topology.put(labels, spec, if_match, written),
             Command::DeleteTopology => topology.delete(),
@@ -195,6 +201,11 @@ impl Domain {
                 SilenceCommands(&self.state).put(name, labels, spec, create_only, written)
             }
             Command::DeleteSilence { name } => SilenceCommands(&self.state).delete(name),
+            Command::Retire { node, spec } => retirements.begin(node, spec, written),
+            Command::CancelRetirement { node } => retirements.cancel(node),
+            Command::AdvanceRetirements => retirements.advance(written),
+            Command::NodeCleanedUp { node, report } => Ok(retirements.cleaned_up(&node, report, written)),
+            Command::NodeRevoked { node, retirement } => Ok(retirements.revoked(&node, retirement, written)),
             Command::PortsDown { node, ports } => topology.ports_down(&node, ports),
             Command::PutGroup { name, tenant, labels, spec, if_match, create_only } => {
                 groups.put(name, tenant, labels, spec, if_match, create_only, written)
@@ -315,7 +326,7 @@ impl Domain {
             Effect::None => Default::default(),
             Effect::Group(effect) => self.state.apply_group(*effect),
             Effect::Topology(effect) => {
-                let changed = self.state.apply_topology(*effect);
+                let changed = self.state.apply_topology(*effect, now);
                 self.links.tune(&self.state, now);
                 changed
             }
@@ -327,6 +338,7 @@ impl Domain {
                 self.state.apply_silence(effect);
                 Default::default()
             }
+            Effect::Retirements(retirements) => (self.state.apply_retirements(retirements, now), Vec::new()),
             Effect::Thresholds(effects) => {
                 let nodes = effects.nodes.into_iter().map(|effect| self.state.apply_thresholds(effect)).collect();
                 self.links.pushed(&self.state, effects.recorded);
@@ -685,6 +697,29 @@ impl Domain {
     /// The drain that ends first by itself, and when.
     pub fn next_drain_end(&self) -> Option<(UnixTime, &str)> {
         self.state.drains.next_end()
+    }
+
+    /// True when [`Command::AdvanceRetirements`] would take a step.
+    pub fn retirement_is_due(&self) -> bool {
+        RetireCommands(&self.state).is_due()
+    }
+
+    /// Nodes that leave for good, or have left, by name.
+    pub fn retirements(&self) -> impl Iterator<Item = &Retirement> {
+        self.state.retirements.values()
+    }
+
+    /// That of a node.
+    pub fn retirement(&self, node: &str) -> Option<&Retirement> {
+        self.state.retirements.get(node)
+    }
+
+    /// Notes why the agent of a node could not remove everything. Of another retirement it is ignored.
+    pub fn clean_up_failed(&mut self, node: &str, report: CleanedUp) {
+        let retirement = self.state.retirements.get_mut(node);
+        if let Some(retirement) = retirement.filter(|of| of.id == report.retirement) {
+            retirement.failed = report.failed;
+        }
     }
 
     /// All silences, in name order.

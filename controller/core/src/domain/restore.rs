@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopy_model::addressing::AddressPlan;
+use canopy_units::Monotonic;
 
 use super::change::TopologyEffect;
 use super::drains::Drains;
@@ -18,6 +19,7 @@ use crate::record::{
     GroupRecord, HmacRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key, topology_key,
 };
 use crate::resource::{Group, GroupState, Topology};
+use crate::retirement::Retirements;
 use crate::routes::node_base;
 use crate::secret::Secret;
 use crate::topology::Network;
@@ -39,6 +41,7 @@ pub(super) fn restore(
     let mut state = State::empty(plan, secret, term, read.revision);
     state.drains = read.drains;
     state.silences = read.silences;
+    state.retirements = read.retirements;
     let since = read.hmac.as_ref().map_or(0, |record| record.revision);
     let keys = read.hmac.map(HmacRecord::read).transpose();
     let keys = keys.map_err(|e| RestoreError::Inconsistent { key: hmac_key(), detail: e.to_string() })?;
@@ -178,7 +181,8 @@ fn restore_topology(
         (0..network.len()).map(|node| node_base(&network, &state.addresses, state.hmac.keys.as_ref(), node)).collect();
     let (down, silent) = (record.down, record.silent);
     let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network), down, silent });
-    state.apply_topology(TopologyEffect { topology, bases, replans, drains: None });
+    state
+        .apply_topology(TopologyEffect { topology, bases, replans, drains: None, retirements: None }, Monotonic::START);
     Ok(())
 }
 
@@ -191,6 +195,7 @@ struct Records {
     moved: BTreeMap<u32, u32>,
     drains: Drains,
     silences: Silences,
+    retirements: Retirements,
     groups: BTreeMap<String, GroupRecord>,
     members: Vec<(String, MemberRecord)>,
     rtts: RecordedRtts,
@@ -211,6 +216,9 @@ impl Records {
             }
             Record::Drain(record) => self.drains.insert(record.into_drain()),
             Record::Silence(record) => self.silences.insert(record.silence),
+            Record::Retirement(record) => {
+                self.retirements.insert(record.retirement.node.clone(), record.retirement);
+            }
             Record::Group(record) => _ = self.groups.insert(record.metadata.name.clone(), *record),
             Record::Member(record) => self.members.push((key, *record)),
             Record::Rtt(record) => self.rtts.set(record.node, record.rtts),

@@ -18,6 +18,7 @@ use crate::hmac::HmacSettings;
 use crate::plan::Common;
 use crate::quota::Quotas;
 use crate::resource::{Node, Topology};
+use crate::retirement::Retirements;
 use crate::secret::Secret;
 use crate::topology::{Network, NodeIx};
 use crate::uid::Uid;
@@ -34,6 +35,8 @@ pub(super) struct State {
     pub(super) drains: Drains,
     /// Which problems operators know of.
     pub(super) silences: Silences,
+    /// Nodes that leave for good, or have left.
+    pub(super) retirements: Retirements,
     /// By node index of the topology's network.
     pub(super) nodes: Vec<Node>,
     pub(super) groups: Groups,
@@ -67,6 +70,7 @@ impl State {
             topology: None,
             drains: Drains::default(),
             silences: Silences::default(),
+            retirements: Retirements::default(),
             nodes: Vec::new(),
             groups: Groups::default(),
             hmac: Hmac::default(),

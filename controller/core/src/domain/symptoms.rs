@@ -16,6 +16,7 @@ use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
 
 use super::drops::is_fresh;
+use super::leaving;
 use super::link_views::STALE;
 use super::links::{Links, label, label_at};
 use super::state::State;
@@ -28,6 +29,7 @@ use crate::member::Member;
 use crate::plan::GroupPlan;
 use crate::problem::{Object, ObjectKind, ProblemCode as Code};
 use crate::resource::{Group, GroupState, Node, RestartState, Stall, Step};
+use crate::retirement::Retirement;
 use crate::status::{assess, percent};
 use crate::threshold::Bound;
 use crate::view::NodeProgress;
@@ -42,6 +44,11 @@ pub(super) struct Symptoms<'a> {
     pub(super) now: Monotonic,
 }
 
+/// Whether a retirement has taken longer than its operator wanted, as far as this controller knows.
+fn is_late(retirement: &Retirement, now: Monotonic) -> bool {
+    !retirement.has_ended() && now.since(retirement.known).as_secs() >= retirement.spec.timeout_seconds
+}
+
 fn symptom(code: Code, object: Object, evidence: String, causes: Vec<ProblemKey>) -> Symptom {
     Symptom { key: ProblemKey::new(code, object), evidence, causes }
 }
@@ -52,7 +59,14 @@ impl Symptoms<'_> {
         let Some(node) = self.state.node(name) else { return Vec::new() };
         let object = || Object::Node(name.to_owned());
         let mut all = Vec::new();
-        if node.is_restarting() {
+        let retirement = self.state.retirements.get(name);
+        if let Some(late) = retirement.filter(|retirement| is_late(retirement, self.now)) {
+            let seconds = late.spec.timeout_seconds;
+            let waits_for = leaving::next(self.state, late).err().unwrap_or_default();
+            let evidence = format!("step {} for more than {seconds} s: it waits for {waits_for}", late.reached.step);
+            all.push(symptom(Code::RetirementLate, object(), evidence, vec![]));
+        }
+        if node.retired || node.is_restarting() {
             // An agent that is away for a moment is none.
         } else if !node.connected {
             let evidence = "no agent of this node is connected to the controller".to_owned();
@@ -69,7 +83,7 @@ impl Symptoms<'_> {
             };
             all.push(symptom(Code::NodeBehind, object(), evidence, self.of_agent(name)));
         }
-        for error in node.status.iter().flat_map(|s| &s.errors) {
+        for error in node.status.iter().flat_map(|s| &s.errors).filter(|error| !self.leads_away(node, error)) {
             let key = self.key_of(node, error);
             let evidence = format!("{name}: {} {}: {}", error.kind, error.name, error.detail);
             let causes = match key.code {
@@ -92,6 +106,15 @@ impl Symptoms<'_> {
         self.queues(node, &mut all);
         self.drops(node, &mut all);
         all
+    }
+
+    /// Whether an error is a link to a node that has left, or is about to: that it carries nothing is wanted.
+    fn leads_away(&self, node: &Node, error: &ItemError) -> bool {
+        let port = node.spec.base.ports.iter().find(|port| port.name == error.name);
+        let Some(Peer::Node { name, .. }) = port.filter(|_| error.kind.is_dead_link()).map(|port| &port.peer) else {
+            return false;
+        };
+        self.state.retirements.get(name).is_some_and(Retirement::is_beyond_return)
     }
 
     fn drops(&self, node: &Node, all: &mut Vec<Symptom>) {

@@ -12,6 +12,7 @@ use canopy_model::topology::{Endpoint, TopologySpec};
 use super::change::{Effect, Prepared, Replan, TopologyEffect};
 use super::drains::Drains;
 use super::group_change::{check_generation, in_group};
+use super::leaving::check_nodes;
 use super::multicast::check_all;
 use super::replan::{Replanner, Unrecorded};
 use super::state::State;
@@ -59,6 +60,7 @@ impl TopologyCommands<'_> {
         let avoided = Avoided { down: still(self.0.down()), silent: still(self.0.silent()) };
         let network = Network::build_around(spec, &self.0.addresses, &avoided.down, &self.0.drains.targets())?;
         self.check_members(&network)?;
+        check_nodes(self.0, |node| network.node(node).is_some())?;
         let replanner = Replanner::new(self.0, &network);
         let replans = replanner.all(|name, group, e| match group.state {
             // The group was infeasible before: no reason to refuse a topology that may repair others.
@@ -83,6 +85,7 @@ impl TopologyCommands<'_> {
             let detail = format!("group {name} has {} members: remove them first", group.members.len());
             return Err(DomainError::InUse { kind: "topology", name: TOPOLOGY_NAME.to_owned(), detail });
         }
+        check_nodes(self.0, |_| false)?;
         let writes = vec![Write::Delete { key: topology_key() }];
         let generation = t.metadata.generation;
         let effect = Effect::Topology(Box::new(TopologyEffect {
@@ -90,6 +93,7 @@ impl TopologyCommands<'_> {
             bases: Vec::new(),
             replans: Vec::new(),
             drains: None,
+            retirements: None,
         }));
         Ok(Prepared::change(self.0, Outcome::Deleted, generation, writes, self.0.pools.cursors(), effect))
     }
@@ -176,7 +180,8 @@ impl TopologyCommands<'_> {
             |node| self.0.with_thresholds(node_base(&network, &self.0.addresses, self.0.hmac.keys.as_ref(), node));
         let bases = (0..network.len()).map(base).collect();
         let topology = Some(Topology { metadata, network: Arc::new(network), down, silent });
-        let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans, drains: None }));
+        let effect =
+            Effect::Topology(Box::new(TopologyEffect { topology, bases, replans, drains: None, retirements: None }));
         Prepared::change(self.0, outcome, generation, writes, self.0.pools.cursors(), effect)
     }
 

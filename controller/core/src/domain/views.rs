@@ -8,6 +8,7 @@ use canopy_model::group::EncodingMode;
 use canopy_model::member::Role;
 use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
 
+use super::leaving;
 use super::paging::{EXAMINED, Found, GroupFilter};
 use super::state::State;
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
@@ -29,7 +30,9 @@ impl Views<'_> {
     pub(super) fn topology(&self) -> Option<TopologyView> {
         let t = self.0.topology.as_ref()?;
         let count = |of: &dyn Fn(&Node) -> bool| self.0.nodes.iter().filter(|n| of(n)).count();
-        let (all, connected, synced) = (self.0.nodes.len(), count(&|n| n.connected), count(&is_synced));
+        // Nothing waits for one that has left.
+        let all = count(&|n| !n.retired);
+        let (connected, synced) = (count(&|n| n.connected && !n.retired), count(&|n| is_synced(n) && !n.retired));
         let ready = Condition::new(
             Kind::Ready,
             synced == all,
@@ -40,7 +43,7 @@ impl Views<'_> {
             metadata: t.metadata.clone(),
             spec: t.network.spec.clone(),
             status: TopologyStatus {
-                nodes: all as u32,
+                nodes: self.0.nodes.len() as u32,
                 connected_nodes: connected as u32,
                 synced_nodes: synced as u32,
                 hosts: t.network.spec.hosts.len() as u32,
@@ -52,7 +55,7 @@ impl Views<'_> {
 
     /// All nodes, in name order.
     pub(super) fn nodes(&self) -> Vec<NodeView> {
-        let mut views: Vec<NodeView> = self.0.nodes.iter().map(node_view).collect();
+        let mut views: Vec<NodeView> = self.0.nodes.iter().map(|node| self.node_view(node)).collect();
         views.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         views
     }
@@ -71,7 +74,12 @@ impl Views<'_> {
 
     /// One node.
     pub(super) fn node(&self, name: &str) -> Option<NodeView> {
-        self.0.node(name).map(node_view)
+        self.0.node(name).map(|node| self.node_view(node))
+    }
+
+    fn node_view(&self, node: &Node) -> NodeView {
+        let retirement = self.0.retirements.get(&node.spec.base.name);
+        node_view(node, retirement.map(|retirement| leaving::view(self.0, retirement)))
     }
 
     /// One group.
@@ -230,7 +238,7 @@ fn is_synced(node: &Node) -> bool {
     node.observed() == Some(node.spec.generation) && node.status.as_ref().is_some_and(|s| s.errors.is_empty())
 }
 
-fn node_view(node: &Node) -> NodeView {
+fn node_view(node: &Node, retirement: Option<RetirementView>) -> NodeView {
     let spec = &*node.spec;
     let status = node.status.as_ref();
     NodeView {
@@ -257,6 +265,7 @@ fn node_view(node: &Node) -> NodeView {
             kernel: status.map(|s| s.kernel.clone()).unwrap_or_default(),
             metrics_address: status.map(|s| s.metrics_address.clone()).unwrap_or_default(),
             conditions: node_conditions(node),
+            retirement,
         },
     }
 }
@@ -286,6 +295,9 @@ fn port_views(spec: &NodeSpec) -> Vec<PortView> {
 fn node_conditions(node: &Node) -> Vec<Condition> {
     let connected = if node.connected {
         Condition::new(Kind::Connected, true, Why::AgentConnected, "the agent is connected")
+    } else if node.retired {
+        let message = "the node has left for good: enroll it again to take it back, or take it out of the topology";
+        Condition::new(Kind::Connected, false, Why::Retired, message)
     } else if let Some(restart) = node.restart.as_ref().filter(|_| node.is_restarting()) {
         let why = if restart.is_announced { "the agent was stopped" } else { "the connection of the agent has ended" };
         let within = restart.term.as_secs();

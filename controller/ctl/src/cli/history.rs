@@ -121,6 +121,8 @@ pub enum AuditAction {
     Enroll,
     /// The certificates of an agent were revoked.
     Revoke,
+    /// A node was to leave for good.
+    Retire,
 }
 
 /// Arguments of `audit`.

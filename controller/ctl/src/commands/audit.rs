@@ -96,6 +96,7 @@ fn action(action: AuditAction) -> Action {
         AuditAction::Expire => Action::Expire,
         AuditAction::Enroll => Action::Enroll,
         AuditAction::Revoke => Action::Revoke,
+        AuditAction::Retire => Action::Retire,
     }
 }
 

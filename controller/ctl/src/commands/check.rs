@@ -6,6 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use canopy_controller_api::health::DomainStatus;
+use canopy_controller_api::retirement::RetireStep;
 use canopy_controller_api::version::Version;
 use canopy_controller_api::{LinkResource, List, NodeResource};
 use hyper::Method;
@@ -179,6 +180,9 @@ impl Domain {
         match &self.nodes {
             Ok(nodes) if nodes.is_empty() => checks.push(TOPOLOGY.found(Outcome::Fails, "no node is declared")),
             Ok(nodes) => {
+                // Those that have left have no agents, and are to be taken out of the topology.
+                let nodes: Vec<NodeResource> = nodes.iter().filter(|node| !has_left(node)).cloned().collect();
+                let nodes = &nodes;
                 checks.push(TOPOLOGY.found(Outcome::Ok, counted(nodes.len(), "node")));
                 checks.extend([agents(nodes), sync(nodes), self.versions(nodes), self.links(nodes)]);
             }
@@ -236,8 +240,9 @@ impl Domain {
         let connected: BTreeMap<&str, bool> =
             nodes.iter().map(|n| (n.metadata.name.as_str(), n.status.connected)).collect();
         let device = |end: &str| end.split('/').next().unwrap_or_default().to_owned();
+        let is_there = |end: &str| connected.contains_key(device(end).as_str());
         let between: Vec<&LinkResource> =
-            links.iter().filter(|l| connected.contains_key(device(&l.spec.to).as_str())).collect();
+            links.iter().filter(|l| is_there(&l.spec.to) && is_there(&l.metadata.name)).collect();
         let is_probed = |l: &&LinkResource| l.status.loss.as_ref().is_some_and(|loss| loss.requests > 0);
         let has_agent = |l: &&LinkResource| connected.get(device(&l.metadata.name).as_str()).copied().unwrap_or(false);
         let wrong: Vec<String> =
@@ -267,6 +272,10 @@ impl Domain {
         };
         PROBLEMS.none_of(&open, good, "open")
     }
+}
+
+fn has_left(node: &NodeResource) -> bool {
+    node.status.retirement.as_ref().is_some_and(|retirement| retirement.step == RetireStep::Retired)
 }
 
 fn agents(nodes: &[NodeResource]) -> Check {
@@ -399,6 +408,9 @@ mod tests {
         let error = json!([{"kind": "route", "name": "x", "group": null, "detail": "gone"}]);
         assert_eq!(nodes(json!({"errors": error})), ["sync Fails: not as desired: n2"]);
         let restarting = json!({"type": "Connected", "status": "Unknown", "reason": "Restarting", "message": ""});
+        let retirement = json!({"step": "Retired", "sinceUnixNs": 1, "waitsFor": "", "reason": "old", "acceptLoss": false,
+            "withoutAgent": false, "timeoutSeconds": 300, "by": {"kind": "operator"}, "begunUnixNs": 1, "removed": []});
+        assert_eq!(nodes(json!({"connected": false, "retirement": retirement})), Vec::<String>::new());
         assert_eq!(
             nodes(json!({"connected": false})),
             [

@@ -23,6 +23,7 @@ pub mod names;
 pub mod packet;
 mod preview;
 mod problems;
+pub mod retire;
 mod rows;
 mod set;
 pub mod silence;

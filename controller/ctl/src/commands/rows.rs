@@ -11,6 +11,7 @@ use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::metadata::Metadata;
+use canopy_controller_api::retirement::RetireStep;
 use canopy_controller_api::tenant::TenantItem;
 use canopy_controller_api::{
     DrainResource, GroupResource, HostResource, MemberResource, NodeResource, SilenceResource, TopologyResource,
@@ -171,8 +172,14 @@ pub(super) fn is_restarting(node: &NodeResource) -> bool {
     node.status.conditions.iter().any(|condition| condition.reason == ConditionReason::Restarting)
 }
 
-/// Whether its agent is connected, or is to be back soon.
+/// Whether its agent is connected, or is to be back soon; of a node that leaves, the step.
 pub(super) fn connection(node: &NodeResource) -> String {
+    if let Some(retirement) = &node.status.retirement {
+        return match retirement.step {
+            RetireStep::Retired => "Retired".to_owned(),
+            step => format!("Retiring ({step})"),
+        };
+    }
     if is_restarting(node) { "Restarting".to_owned() } else { text(node.status.connected) }
 }
 

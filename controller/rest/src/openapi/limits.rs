@@ -18,6 +18,7 @@ use canopy_model::drain::MAX_REASON;
 use canopy_model::group::{CNP_WINDOW, MAX_FLIGHT, MAX_RECEIVERS, PATH_MTUS, STALL_AFTER};
 use canopy_model::ids::{GroupId, MAX_NAME, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::log_level::{LEVELS, MAX_FILTER};
+use canopy_model::retirement::TIMEOUT_SECONDS;
 use canopy_model::silence::MAX_NOTE;
 use canopy_model::topology::{
     MAX_LINK_MTU, MAX_LINK_RTT, MAX_PORT, MIN_BUFFER, MIN_K_BASE, MIN_LINK_MTU, V_ECN_PERMILLE,
@@ -60,6 +61,8 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("GroupSpec", "maxFlight", range(1..=MAX_FLIGHT.into())),
         ("GroupSpec", "minReceivers", range(1..=MAX_RECEIVERS.into())),
         ("DrainSpec", "reason", json!({"minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"})),
+        ("RetireSpec", "reason", json!({"minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"})),
+        ("RetireSpec", "timeoutSeconds", range(TIMEOUT_SECONDS)),
         ("SilenceSpec", "note", json!({"minLength": 1, "maxLength": MAX_NOTE, "pattern": r"\S"})),
         ("SilenceSpec", "problem", json!({"pattern": ID})),
         ("MemoryRegion", "length", range(1..=u64::MAX)),

@@ -15,7 +15,9 @@ use canopy_controller_api::problem::Problem;
 use canopy_controller_api::sign_in::Credential;
 use canopy_controller_api::{Kind, List};
 use canopy_controller_authority::{Refusal, Registrar};
+use canopy_controller_core::Command;
 use canopy_controller_core::audit::{Action, IntentKind};
+use canopy_controller_core::retirement::Retirement;
 use canopy_identity::Subject;
 use canopy_model::FieldError;
 use canopy_units::UnixTime;
@@ -54,6 +56,13 @@ pub(crate) async fn enroll(
         Refusal::TooMany(_) => ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyTokens", refusal.to_string()),
         other => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal", other.to_string()),
     })?;
+    if let Subject::Node(node) = &subject
+        && controller.read(|d| d.retirement(node).is_some_and(Retirement::has_ended))
+    {
+        // It comes back; its drain stays until an operator deletes it.
+        let forget = Command::CancelRetirement { node: node.clone() };
+        controller.execute(forget, None, false).await?;
+    }
     let shown = Enrollment {
         subject: subject.to_string(),
         token: Credential(made.token.reveal()),

@@ -21,6 +21,7 @@ pub(crate) mod members;
 pub(crate) mod nodes;
 pub(crate) mod page;
 pub(crate) mod problems;
+pub(crate) mod retirements;
 pub(crate) mod sign_in;
 pub(crate) mod silences;
 pub(crate) mod telemetry;

@@ -310,6 +310,7 @@ impl Agent {
             apply_ns: self.took[0],
             read_back_ns: self.took[1],
             back_within_ns: 0,
+            cleaned_up: None,
         };
         self.client.report(report).await.unwrap();
     }

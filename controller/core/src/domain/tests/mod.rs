@@ -46,6 +46,7 @@ mod random;
 mod records;
 mod refusals;
 mod restarts;
+mod retirements;
 mod sessions;
 mod silence;
 mod silences;

@@ -7,6 +7,8 @@ use canopy_controller_api::NodeResource;
 use canopy_controller_api::log_level::LogLevelItem;
 use canopy_controller_api::node::PortView;
 use canopy_controller_api::telemetry::{GroupSample, NodeSample};
+use canopy_model::rfc3339;
+use canopy_units::UnixTime;
 
 use super::super::log_level::{self, described};
 use super::super::rows;
@@ -23,6 +25,7 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
     let level = levels.iter().find(|level| level.node.as_deref() == Some(name));
     summary(out, &node, level)?;
     ports(out, &node.spec.ports)?;
+    retirement(out, &node)?;
     errors(out, &node)?;
     groups(out, &telemetry.groups)?;
     drops(out, &telemetry)?;
@@ -57,6 +60,24 @@ fn ports(out: &mut dyn Write, ports: &[PortView]) -> Result<(), Failure> {
         vec![format!("  {}", text(p.index)), text(&p.name), text(&p.peer), text(p.mtu), text(p.link_local)]
     };
     table(out, &["  INDEX", "NAME", "PEER", "MTU", "LINK-LOCAL"], ports.iter().map(row).collect())
+}
+
+fn retirement(out: &mut dyn Write, node: &NodeResource) -> Result<(), Failure> {
+    let Some(of) = &node.status.retirement else { return Ok(()) };
+    writeln!(out, "\nRetirement:")?;
+    let at = |ns| rfc3339::seconds(UnixTime::from_nanos(ns));
+    fields(
+        out,
+        [
+            ("  Step", format!("{} since {}", of.step, at(of.since_unix_ns))),
+            ("  Waits for", text(&of.waits_for)),
+            ("  Reason", text(&of.reason)),
+            ("  Begun", format!("{} by {}", at(of.begun_unix_ns), text(of.by.to_string()))),
+            ("  Accepts loss", text(of.accept_loss)),
+            ("  Without agent", text(of.without_agent)),
+            ("  Removed", text(of.removed.join(", "))),
+        ],
+    )
 }
 
 fn errors(out: &mut dyn Write, node: &NodeResource) -> Result<(), Failure> {

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes that leave for good.
+
+use canopy_model::retirement::{CleanedUp, MINOR_VERSION, RetireSpec};
+
+use super::*;
+use crate::command::Outcome;
+use crate::problem::ProblemCode;
+use crate::retirement::RetireStep as Step;
+use crate::testing::fabric;
+
+/// Two leaves, two spines; group `g` from h1-1 to h2-1, through one of the spines.
+fn world() -> World {
+    let mut w = World::with(fabric(2, 2, 1));
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h1-1")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    confirm(&mut w);
+    w.run(Command::OpenGroup { group: "g".into() }).unwrap();
+    confirm(&mut w);
+    w
+}
+
+/// Every node but `without` confirms its spec, from a connected agent of this version.
+fn confirm_without(w: &mut World, without: &str) {
+    for node in w.domain.nodes().into_iter().filter(|node| node.name != without) {
+        w.domain.agent_connected(&node.name);
+        let (observed_term, minor_version) = (w.domain.term(), MINOR_VERSION);
+        let report = reported(&node.name, node.spec.generation, vec![]);
+        w.domain.report(NodeStatus { observed_term, minor_version, ..report }).unwrap();
+    }
+}
+
+fn confirm(w: &mut World) {
+    confirm_without(w, "");
+}
+
+fn spine(d: &Domain) -> String {
+    let tree = d.group("g").unwrap().status.tree;
+    tree.into_iter().map(|n| n.node).find(|n| n.starts_with("spine")).unwrap()
+}
+
+fn retire(node: &str, spec: RetireSpec) -> Command {
+    Command::Retire { node: node.to_owned(), spec }
+}
+
+fn cancel(node: &str) -> Command {
+    Command::CancelRetirement { node: node.to_owned() }
+}
+
+fn step(d: &Domain, node: &str) -> Option<Step> {
+    d.retirement(node).map(|of| of.reached.step)
+}
+
+fn waits_for(d: &Domain, node: &str) -> String {
+    d.node(node).unwrap().status.retirement.unwrap().waits_for
+}
+
+/// Takes every step that is due, as the controller does.
+fn advance(w: &mut World) {
+    while w.domain.retirement_is_due() {
+        assert_eq!(w.run(Command::AdvanceRetirements).unwrap().outcome, Outcome::Updated);
+    }
+    assert_eq!(w.run(Command::AdvanceRetirements).unwrap().outcome, Outcome::Unchanged);
+}
+
+fn report(w: &World, node: &str, failed: Option<&str>) -> Command {
+    let retirement = w.domain.retirement(node).unwrap().id;
+    let report = CleanedUp { retirement, removed: vec!["12 routes".into()], failed: failed.map(Into::into) };
+    Command::NodeCleanedUp { node: node.to_owned(), report }
+}
+
+/// Catches an order to clean up before the data has moved, or before a neighbour has confirmed that its routes have.
+#[test]
+fn a_node_is_cleaned_up_once_nothing_leads_over_it() {
+    let mut w = world();
+    let node = spine(&w.domain);
+    assert_eq!(w.run(retire(&node, RetireSpec::default())).unwrap().outcome, Outcome::Created);
+    advance(&mut w);
+    assert_eq!(step(&w.domain, &node), Some(Step::Draining));
+    assert!(waits_for(&w.domain, &node).starts_with("g to leave it"), "{}", waits_for(&w.domain, &node));
+    // Its drain is not an operator's to delete meanwhile.
+    assert!(w.problem(Command::DeleteDrain { name: node.clone() }).contains("--cancel"));
+
+    confirm(&mut w);
+    w.run(Command::FinishMove { group: "g".into() }).unwrap();
+    confirm_without(&mut w, "leaf2");
+    advance(&mut w);
+    assert_eq!(waits_for(&w.domain, &node), "leaf2 to confirm the routes around it");
+    assert_eq!(step(&w.domain, &node), Some(Step::Draining));
+    confirm(&mut w);
+    advance(&mut w);
+    assert_eq!(step(&w.domain, &node), Some(Step::CleaningUp));
+    assert!(w.problem(cancel(&node)).contains("no way back"));
+    assert_eq!(waits_for(&w.domain, &node), "its agent to clean up");
+    w.domain.agent_gone(&node, instant(0));
+    assert!(waits_for(&w.domain, &node).starts_with("its agent, which is not connected"));
+    let mut without = fabric(2, 2, 1);
+    without.nodes.retain(|n| n.name != node);
+    without.links.retain(|l| l.a.device != node && l.b.device != node);
+    assert!(w.problem(topology(without.clone())).contains("until it has left"));
+
+    // One of another retirement, and one that has failed, change nothing.
+    let other =
+        Command::NodeCleanedUp { node: node.clone(), report: CleanedUp { retirement: 1, ..Default::default() } };
+    assert_eq!(w.run(other).unwrap().outcome, Outcome::Unchanged);
+    assert_eq!(w.run(report(&w.clone(), &node, Some("busy"))).unwrap().outcome, Outcome::Unchanged);
+    let done = report(&w, &node, None);
+    assert_eq!(w.run(done).unwrap().outcome, Outcome::Updated);
+    assert_eq!(step(&w.domain, &node), Some(Step::Revoking));
+    let retirement = w.domain.retirement(&node).unwrap().id;
+    w.run(Command::NodeRevoked { node: node.clone(), retirement: retirement + 1 }).unwrap();
+    assert_eq!(step(&w.domain, &node), Some(Step::Revoking));
+    w.run(Command::NodeRevoked { node: node.clone(), retirement }).unwrap();
+    assert_eq!(w.domain.retirement(&node).unwrap().removed, ["12 routes"]);
+
+    // It has left: that its agent is away is no problem, and nothing waits for it.
+    w.domain.agent_gone(&node, instant(0));
+    w.domain.expire_restarts(instant(60_000_000_000));
+    assert_eq!(w.domain.node_symptoms(&node, instant(60_000_000_000)), []);
+    let all = w.domain.topology().unwrap().status;
+    assert_eq!((all.nodes, all.synced_nodes, all.conditions[0].holds()), (4, 3, true));
+    // It stays drained over a restart, and is forgotten with the node.
+    let restarted = w.restarted();
+    assert_eq!((restarted.retirement(&node), restarted.drains()), (w.domain.retirement(&node), w.domain.drains()));
+    w.run(topology(without)).unwrap();
+    advance(&mut w);
+    assert_eq!((w.domain.retirement(&node), w.restarted().retirement(&node)), (None, None));
+}
+
+/// Catches a step that a controller which starts takes again, or forgets.
+#[test]
+fn a_controller_that_starts_continues_in_the_same_step() {
+    let mut w = world();
+    let node = spine(&w.domain);
+    w.run(retire(&node, RetireSpec { reason: "old".into(), ..RetireSpec::default() })).unwrap();
+    for wanted in [Step::Draining, Step::CleaningUp, Step::Revoking, Step::Retired] {
+        assert_eq!(step(&w.domain, &node), Some(wanted));
+        let restarted = w.restarted();
+        assert_eq!(restarted.retirement(&node).map(|of| (&of.spec, of.reached)), {
+            w.domain.retirement(&node).map(|of| (&of.spec, of.reached))
+        });
+        let retirement = w.domain.retirement(&node).unwrap().id;
+        match wanted {
+            Step::Draining => {
+                confirm(&mut w);
+                w.run(Command::FinishMove { group: "g".into() }).unwrap();
+                confirm(&mut w);
+                advance(&mut w);
+            }
+            Step::CleaningUp => drop(w.run(report(&w.clone(), &node, None)).unwrap()),
+            _ => drop(w.run(Command::NodeRevoked { node: node.clone(), retirement }).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn a_node_with_members_behind_it_is_refused_or_they_are_removed_first() {
+    let mut w = world();
+    let before = w.records.clone();
+    let refused = w.problem(retire("leaf2", RetireSpec::default()));
+    assert!(refused.starts_with("InUse") && refused.contains("h2-1") && refused.contains("--accept-loss"), "{refused}");
+    assert_eq!((&w.records, w.domain.drains().len(), step(&w.domain, "leaf2")), (&before, 0, None));
+    for spec in [
+        RetireSpec { reason: " ".into(), ..RetireSpec::default() },
+        RetireSpec { timeout_seconds: 1, ..RetireSpec::default() },
+    ] {
+        assert!(w.problem(retire("leaf2", spec)).starts_with("Invalid"));
+    }
+    assert!(w.problem(retire("leaf9", RetireSpec::default())).starts_with("NotFound"));
+
+    w.run(retire("leaf2", RetireSpec { accept_loss: true, ..RetireSpec::default() })).unwrap();
+    advance(&mut w);
+    assert_eq!(w.domain.members("g").unwrap().len(), 1);
+    assert_eq!(w.domain.group("g").unwrap().status.evicted[0].reason, "its node is retired");
+    // It can still join, and is removed again; once the agent has the order, it cannot.
+    w.run(receiver("g", "h2-1")).unwrap();
+    advance(&mut w);
+    confirm(&mut w);
+    advance(&mut w);
+    assert_eq!(step(&w.domain, "leaf2"), Some(Step::CleaningUp));
+    assert!(w.problem(receiver("g", "h2-1")).contains("leaf2"));
+}
+
+/// Catches a host that joined meanwhile and is cut off without being asked for.
+#[test]
+fn a_host_that_joins_while_the_node_is_drained_is_waited_for() {
+    let mut w = world();
+    w.run(leave("g", "h2-1")).unwrap();
+    confirm(&mut w);
+    w.run(retire("leaf2", RetireSpec::default())).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    confirm(&mut w);
+    advance(&mut w);
+    assert_eq!(step(&w.domain, "leaf2"), Some(Step::Draining));
+    assert!(waits_for(&w.domain, "leaf2").starts_with("h2-1 are members"), "{}", waits_for(&w.domain, "leaf2"));
+}
+
+#[test]
+fn a_node_without_an_able_agent_is_waited_for_or_left_without_its_report() {
+    for without_agent in [false, true] {
+        let mut w = world();
+        let node = if spine(&w.domain) == "spine1" { "spine2" } else { "spine1" };
+        w.run(retire(node, RetireSpec::default())).unwrap();
+        confirm(&mut w);
+        w.domain.agent_gone(node, instant(0));
+        advance(&mut w);
+        assert!(waits_for(&w.domain, node).starts_with("its agent, which is not connected"));
+        // Of an earlier version.
+        w.domain.agent_connected(node);
+        let generation = w.domain.node(node).unwrap().spec.generation;
+        w.domain.report(NodeStatus { minor_version: 5, ..reported(node, generation, vec![]) }).unwrap();
+        advance(&mut w);
+        let text = waits_for(&w.domain, node);
+        assert!(text.contains("contract 1.5") && text.contains("canopy-agent cleanup"), "{text}");
+        assert_eq!(step(&w.domain, node), Some(Step::Draining));
+        if without_agent {
+            let spec = RetireSpec { without_agent, ..RetireSpec::default() };
+            assert_eq!(w.run(retire(node, spec)).unwrap().outcome, Outcome::Updated);
+            advance(&mut w);
+            assert_eq!(step(&w.domain, node), Some(Step::Revoking));
+            continue;
+        }
+        // Taken back, with the drain that it made, and nothing is left of it.
+        assert_eq!(w.run(cancel(node)).unwrap().outcome, Outcome::Deleted);
+        assert_eq!((w.domain.drains(), step(&w.domain, node)), (vec![], None));
+        assert_eq!((w.restarted().drains().len(), w.restarted().retirement(node)), (0, None));
+        assert!(w.problem(cancel(node)).starts_with("NotFound"));
+    }
+}
+
+/// Catches a drain of an operator that a cancelled retirement takes along.
+#[test]
+fn a_drain_of_before_stays() {
+    let mut w = world();
+    let node = if spine(&w.domain) == "spine1" { "spine2" } else { "spine1" };
+    let spec =
+        canopy_model::drain::DrainSpec { node: Some(node.to_owned()), reason: "kernel".into(), ..Default::default() };
+    let put = Command::PutDrain { name: "x".into(), labels: Labels::new(), spec, if_match: None, create_only: true };
+    w.run(put).unwrap();
+    w.run(retire(node, RetireSpec::default())).unwrap();
+    assert_eq!(w.domain.drains().len(), 1);
+    w.run(cancel(node)).unwrap();
+    assert_eq!(w.domain.drains()[0].metadata.name, "x");
+}
+
+#[test]
+fn a_node_that_does_not_leave_in_time_is_a_problem_that_names_what_it_waits_for() {
+    let mut w = world();
+    let node = spine(&w.domain);
+    w.run_at(retire(&node, RetireSpec { timeout_seconds: 60, ..RetireSpec::default() }), 5_000_000_000).unwrap();
+    let of = |w: &World, second: u64| {
+        let symptoms = w.domain.node_symptoms(&node, instant(second * 1_000_000_000));
+        symptoms.into_iter().find(|s| s.key.code == ProblemCode::RetirementLate).map(|s| s.evidence)
+    };
+    assert_eq!(of(&w, 64), None);
+    assert!(of(&w, 65).unwrap().contains("g to leave it"));
+    w.run(cancel(&node)).unwrap();
+    assert_eq!(of(&w, 65), None);
+}

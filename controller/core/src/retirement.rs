@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node that leaves the domain for good.
+//!
+//! ```text
+//! Draining --nothing uses it, its agent is connected--> CleaningUp --its agent has reported--> Revoking --its certificates are revoked--> Retired
+//!    |  \--nothing uses it, without its agent-----------------\--without its agent------------^                                           |
+//!    +--cancelled--> (none)                                                                                (none) <--enrolled again, forgotten--+
+//! ```
+//!
+//! Each step is durable before anything of it is done, so that a controller that starts continues with it. Nothing is given up: a step that
+//! waits shows what for.
+
+use std::collections::BTreeMap;
+
+use canopy_model::retirement::RetireSpec;
+use canopy_units::{Monotonic, UnixTime};
+use serde::{Deserialize, Serialize};
+
+use crate::principal::Written;
+
+/// How far a retirement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RetireStep {
+    /// The node is drained; trees and routes leave it.
+    Draining,
+    /// Nothing uses it: its agent removes what it programmed into the kernel.
+    CleaningUp,
+    /// Its certificates are being revoked.
+    Revoking,
+    /// It has left. It stays drained until an operator takes it out of the topology.
+    Retired,
+}
+
+impl std::fmt::Display for RetireStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The variants' names are the API's.
+        write!(f, "{self:?}")
+    }
+}
+
+/// A step, and when it was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reached {
+    /// The step.
+    pub step: RetireStep,
+    /// On the controller's wall clock, for people.
+    pub at: UnixTime,
+}
+
+/// A retirement, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retirement {
+    /// The node.
+    pub node: String,
+    /// Revision in which it began: names it among all retirements.
+    pub id: u64,
+    /// How the node is to leave.
+    pub spec: RetireSpec,
+    /// Who began it, and when.
+    pub begun: Written,
+    /// How far it is.
+    pub reached: Reached,
+    /// The drain that it has made; `None` if the node was drained before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<String>,
+    /// What the agent has removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
+    /// Why the agent has not removed everything, as it last reported.
+    #[serde(skip)]
+    pub failed: Option<String>,
+    /// When this controller learned of it, for its timeout.
+    #[serde(skip)]
+    pub known: Monotonic,
+}
+
+/// Retirements by node.
+pub(crate) type Retirements = BTreeMap<String, Retirement>;
+
+impl Retirement {
+    /// Whether nothing of it is left to do.
+    pub fn has_ended(&self) -> bool {
+        self.reached.step == RetireStep::Retired
+    }
+
+    /// Whether its agent has begun to clean up, or may have: there is no way back.
+    pub fn is_beyond_return(&self) -> bool {
+        self.reached.step > RetireStep::Draining
+    }
+}
