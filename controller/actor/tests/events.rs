@@ -25,7 +25,7 @@ async fn what_happened_before_a_restart_is_listed_after_it() {
     let running = controller(dir.path()).await;
     let begun = UnixTime::now();
     for i in 0..3 {
-        running.controller.events().note(Code::AgentConnected, Some(&format!("n{i}")), None, format!("before {i}"));
+        running.controller.events().note(Code::AgentConnected, Some(&format!("n{i}")), format!("before {i}"));
     }
     let last = *running.controller.events().follow().borrow();
     stop(running).await;
@@ -33,7 +33,7 @@ async fn what_happened_before_a_restart_is_listed_after_it() {
     let running = controller(dir.path()).await;
     let events = running.controller.events();
     assert!(*events.follow().borrow() >= last, "numbers grow over restarts");
-    events.note(Code::AgentDisconnected, Some("n1"), None, "after");
+    events.note(Code::AgentDisconnected, Some("n1"), "after");
     let details = async |filter: EventFilter| -> Vec<String> {
         let found = running.controller.recorded_events(100, filter).await.unwrap();
         found.into_iter().map(|event| event.detail).collect()
@@ -55,7 +55,7 @@ async fn a_journal_that_was_cut_costs_what_was_cut() {
     let dir = tempfile::tempdir().unwrap();
     let running = controller(dir.path()).await;
     for detail in ["first", "second"] {
-        running.controller.events().note(Code::AgentConnected, Some("n1"), None, detail);
+        running.controller.events().note(Code::AgentConnected, Some("n1"), detail);
     }
     stop(running).await;
     let journal = std::fs::read_dir(dir.path().join("store/events")).unwrap().next().unwrap().unwrap().path();
@@ -63,7 +63,7 @@ async fn a_journal_that_was_cut_costs_what_was_cut() {
     std::fs::write(&journal, &content[..content.len() - 9]).unwrap();
 
     let running = controller(dir.path()).await;
-    running.controller.events().note(Code::AgentConnected, Some("n1"), None, "third");
+    running.controller.events().note(Code::AgentConnected, Some("n1"), "third");
     let path = journal.clone();
     until("the third event", || std::fs::read_to_string(&path).unwrap().contains("third")).await;
     let of_n1 = EventFilter { node: Some("n1".into()), ..EventFilter::default() };
