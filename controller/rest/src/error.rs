@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Maps every refusal of this API to a status code, a stable code word, and the invalid fields.
 
+use axum::http::header::RETRY_AFTER;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::CommandError;
@@ -19,12 +20,14 @@ pub struct ApiError {
     code: &'static str,
     detail: String,
     errors: Vec<FieldError>,
+    /// Seconds after which the same request may succeed.
+    retry_after: Option<u32>,
 }
 
 impl ApiError {
     /// A refusal that is not about a field.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), errors: Vec::new() }
+        Self { status, code, detail: detail.into(), errors: Vec::new(), retry_after: None }
     }
 
     /// A body with invalid content (422).
@@ -35,6 +38,7 @@ impl ApiError {
             code: "Invalid",
             detail: "the resource is not valid".into(),
             errors: errors.0,
+            retry_after: None,
         }
     }
 
@@ -46,7 +50,14 @@ impl ApiError {
             code: "BadRequest",
             detail: "the request cannot be understood".into(),
             errors: vec![error],
+            retry_after: None,
         }
+    }
+
+    /// The same refusal for a caller who may try again after so many seconds.
+    #[must_use]
+    pub(crate) fn after(self, seconds: u32) -> Self {
+        Self { retry_after: Some(seconds), ..self }
     }
 
     /// No such resource (404).
@@ -122,7 +133,8 @@ impl From<CommandError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        if self.status.is_server_error() {
+        // What a caller is to try again is of its own making, and not to fill the log.
+        if self.status.is_server_error() && self.retry_after.is_none() {
             tracing::error!(status = self.status.as_u16(), code = self.code, detail = self.detail, "request failed");
         } else {
             tracing::debug!(status = self.status.as_u16(), code = self.code, detail = self.detail, errors = ?self.errors, "request refused");
@@ -132,9 +144,11 @@ impl IntoResponse for ApiError {
             errors: self.errors,
             request_id: request::current().map(|id| id.to_string()),
         };
-        ProblemDetails::from_status_code(self.status)
-            .with_detail(self.detail)
-            .with_extensions(extensions)
-            .into_response()
+        let problem =
+            ProblemDetails::from_status_code(self.status).with_detail(self.detail).with_extensions(extensions);
+        match self.retry_after {
+            Some(seconds) => ([(RETRY_AFTER, seconds.to_string())], problem).into_response(),
+            None => problem.into_response(),
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::error::ApiError;
 
 mod charts;
 mod domain;
+mod limits;
 mod links;
 mod nodes;
 
@@ -24,6 +25,7 @@ pub fn families() -> Vec<Description> {
     all.extend(charts::families());
     all.extend(nodes::families());
     all.extend(links::families());
+    all.extend(limits::families());
     all
 }
 

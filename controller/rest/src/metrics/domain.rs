@@ -7,7 +7,7 @@ use canopy_controller_core::confirmations::BOUNDS;
 use canopy_controller_core::health::ProblemKey;
 use canopy_metrics::{Description, Family, Kind, Page, Source};
 
-use super::{charts, links, nodes};
+use super::{charts, limits, links, nodes};
 
 /// Root problems in one scrape, at most.
 const MAX_PROBLEMS: usize = 1000;
@@ -126,7 +126,8 @@ impl Source for Scrape {
         self.problems(page)?;
         charts::write(&self.controller, page)?;
         nodes::write(&self.controller, page)?;
-        links::write(&self.controller, page)
+        links::write(&self.controller, page)?;
+        limits::write(page)
     }
 }
 
