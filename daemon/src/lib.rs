@@ -7,6 +7,7 @@
 //! - [`memory`]: no core dumps, which would have keys.
 //! - [`socket`]: a Unix socket that is never open to others, and that is not taken from a live process.
 //! - [`connection`]: a connection whose caller is known.
+//! - [`limits`]: what one caller can take of it.
 //! - [`signals`]: the signals that end a daemon.
 //! - [`clock`]: the two clocks.
 //!
@@ -15,6 +16,7 @@
 pub mod clock;
 pub mod config;
 pub mod connection;
+pub mod limits;
 pub mod log;
 pub mod memory;
 pub mod notify;

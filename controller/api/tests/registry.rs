@@ -100,6 +100,13 @@ fn the_alert_rules_are_current() {
             "warning",
             "{{ $labels.instance }} has more series than it shows",
         ),
+        (
+            "CanopyCallersRefused",
+            "sum by (instance, limit) (rate(canopy_controller_refused_total[5m])) > 0",
+            "10m",
+            "warning",
+            "the controller at {{ $labels.instance }} refuses callers at the limit {{ $labels.limit }}",
+        ),
     ];
     rules.push_str("- name: canopy-controller\n  rules:\n");
     for (alert, expr, lasts, severity, summary) in controller {

@@ -10,11 +10,13 @@
 //! | no certificate | - | - | Enroll |
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::events::Code;
+use canopy_daemon::limits::network;
 use canopy_identity::{Certificate, KeyHash, Subject};
+use tonic::codegen::http;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
 
@@ -142,6 +144,30 @@ impl Caller {
             Self::Anonymous(_) => {
                 Err(Status::unauthenticated("no certificate: enroll first, with `canopy-agent enroll`"))
             }
+        }
+    }
+}
+
+/// Who has what is in flight.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    /// Programs that can open the controller's socket.
+    Machine,
+    /// An agent, by the key of its certificate.
+    Key(KeyHash),
+    /// Without a valid certificate, by network.
+    Stranger(IpAddr),
+}
+
+impl Source {
+    /// Of a request with these extensions.
+    pub(crate) fn of(extensions: &http::Extensions) -> Self {
+        match extensions.get::<Caller>() {
+            Some(Caller::Certified { certificate, is_expired: false, .. }) => Self::Key(certificate.key),
+            Some(Caller::Certified { address, .. } | Caller::Anonymous(address)) => {
+                Self::Stranger(network(address.ip()))
+            }
+            Some(Caller::Local(_)) | None => Self::Machine,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - [`server`]: the services and gRPC health, with explicit limits (tonic has none by default).
 //! - [`error`] maps every refusal to a status code, in one place.
 //! - `caller` decides what a program may do with whose name; `secure` has the TLS connections of agents.
+//! - `guard`: what one caller may have in flight; `whole` has the messages that are passed on, `items` how much may be in one.
 //! - `leases`: memberships that end with the agent of their host.
 //! - `node`, `membership` and `identity`: one service each. Desired state travels on one `watch` per node, so a slow agent gets the
 //!   newest state and never a queue.
@@ -12,17 +13,19 @@ mod caller;
 mod closing;
 mod content;
 pub mod error;
+mod guard;
 mod identity;
+mod items;
 mod keys;
 mod leases;
 mod membership;
 mod node;
-mod places;
 mod secure;
 mod server;
+mod whole;
 
 pub use caller::Caller;
 pub use leases::Leases;
-pub use places::{Place, Places, network};
 pub use secure::{Secure, incoming};
-pub use server::{MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, server};
+pub use server::{MAX_RESPONSE_BYTES, server};
+pub use whole::MAX_REQUEST_BYTES;

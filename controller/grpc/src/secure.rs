@@ -2,13 +2,14 @@
 //! TLS connections of agents: accepted within limits, and ended with the certificate that they came with.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use canopy_controller_authority::{Registrar, Revocations};
+use canopy_daemon::limits::{Eviction, Limit, Place, Places, Silent, Strangers, Visit};
 use canopy_identity::{Certificate, KeyHash};
 use canopy_units::UnixTime;
 use futures::Stream;
@@ -21,12 +22,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
 use crate::caller::Caller;
-use crate::places::{Place, Places, network};
 
 /// A handshake takes at most this long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Handshakes, and connections without a valid certificate, at once, and of one address.
-const UNKNOWN: (usize, usize) = (1024, 64);
 /// Connections with a valid certificate at once, and with one key: an agent has four, and some that it has left.
 const KNOWN: (usize, usize) = (32_768, 16);
 /// A connection without a valid certificate lasts as long as its one call.
@@ -49,7 +47,7 @@ pub fn incoming(listener: TcpListener, registrar: Arc<Registrar>) -> impl Stream
 }
 
 async fn accept(listener: TcpListener, registrar: Arc<Registrar>, to: &mpsc::Sender<io::Result<Secure>>) {
-    let (unknown, known) = (Places::new(UNKNOWN.0, UNKNOWN.1), Places::new(KNOWN.0, KNOWN.1));
+    let (strangers, known) = (Strangers::default(), Places::new(KNOWN.0, KNOWN.1));
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -60,15 +58,18 @@ async fn accept(listener: TcpListener, registrar: Arc<Registrar>, to: &mpsc::Sen
             }
         };
         // Closed at once where there is no place: the agent tries again.
-        let Some(place) = unknown.take(network(address.ip())) else { continue };
+        let Some(stranger) = strangers.enter(address.ip()) else { continue };
         let (registrar, known, to) = (Arc::clone(&registrar), known.clone(), to.clone());
         tokio::spawn(async move {
-            let secured = Secure::handshake(stream, address, &registrar, place, &known);
+            let secured = Secure::handshake(stream, address, &registrar, stranger, &known);
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, secured).await {
                 Ok(Ok(secure)) => _ = to.send(Ok(secure)).await,
                 // Not louder: everybody who reaches the port can cause it.
                 Ok(Err(error)) => tracing::debug!(%address, %error, "refused a connection of an agent"),
-                Err(_) => tracing::debug!(%address, "a TLS handshake took more than {HANDSHAKE_TIMEOUT:?}"),
+                Err(_) => {
+                    Limit::UnknownConnections.refuse();
+                    tracing::debug!(%address, "a TLS handshake took more than {HANDSHAKE_TIMEOUT:?}");
+                }
             }
         });
     }
@@ -85,7 +86,7 @@ pub struct Secure {
 /// The place among those that are bounded; it is given back with the connection.
 #[allow(dead_code, reason = "held, not read")]
 enum Held {
-    Stranger(Place<IpAddr>),
+    Stranger(Visit),
     Known(Place<KeyHash>),
 }
 
@@ -94,34 +95,50 @@ impl Secure {
         stream: TcpStream,
         address: SocketAddr,
         registrar: &Registrar,
-        place: Place<IpAddr>,
+        stranger: Silent,
         known: &Places<KeyHash>,
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
+        let (visit, mut eviction) = stranger.begun(&stream).await?;
         let revocations = registrar.revocations();
         let config = registrar.config().borrow().clone();
-        let stream = TlsAcceptor::from(config).accept(stream).await?;
+        let stream = tokio::select! {
+            accepted = TlsAcceptor::from(config).accept(stream) => accepted?,
+            () = &mut eviction => return Err(evicted()),
+        };
         let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let Some(shown) = shown else {
-            let end = Box::pin(lasting(UNKNOWN_LIFE));
-            return Ok(Self { stream, caller: Caller::Anonymous(address), end, _held: Held::Stranger(place) });
+            let (caller, end) = (Caller::Anonymous(address), Box::pin(staying(eviction)));
+            return Ok(Self { stream, caller, end, _held: Held::Stranger(visit) });
         };
         let certificate = Certificate::read(shown).map_err(io::Error::other)?;
         let is_expired = certificate.not_after < UnixTime::now();
         let caller = Caller::Certified { certificate: certificate.clone(), is_expired, address };
         if is_expired {
-            return Ok(Self { stream, caller, end: Box::pin(lasting(UNKNOWN_LIFE)), _held: Held::Stranger(place) });
+            return Ok(Self { stream, caller, end: Box::pin(staying(eviction)), _held: Held::Stranger(visit) });
         }
-        let slot = known
-            .take(certificate.key)
-            .ok_or_else(|| io::Error::other("too many connections of this agent, or of all"))?;
+        let slot = known.take(certificate.key).ok_or_else(|| {
+            Limit::Connections.refuse();
+            io::Error::other("too many connections of this agent, or of all")
+        })?;
         Ok(Self { stream, caller, end: Box::pin(ended(certificate, revocations)), _held: Held::Known(slot) })
     }
 }
 
-async fn lasting(span: Duration) -> &'static str {
-    tokio::time::sleep(span).await;
-    "without a valid certificate, a connection is for one call"
+/// Returns why the connection of a stranger has to end.
+async fn staying(eviction: Eviction) -> &'static str {
+    tokio::select! {
+        () = tokio::time::sleep(UNKNOWN_LIFE) => "without a valid certificate, a connection is for one call",
+        () = eviction => {
+            Limit::UnknownConnections.refuse();
+            "another connection needed the place of one without a valid certificate"
+        }
+    }
+}
+
+fn evicted() -> io::Error {
+    Limit::UnknownConnections.refuse();
+    io::Error::new(io::ErrorKind::ConnectionAborted, "another connection needed the place of this one")
 }
 
 /// Returns why the connection of this certificate has to end.

@@ -16,14 +16,14 @@ use tonic::transport::server::Router;
 use tonic::{Request, Status};
 
 use crate::caller::Caller;
+use crate::guard::{Guard, Guarded};
 use crate::identity::Identities;
 use crate::keys::Keys;
 use crate::leases::Leases;
 use crate::membership::Membership;
 use crate::node::Nodes;
+use crate::whole::MAX_REQUEST_BYTES;
 
-/// Largest request message, bytes: a telemetry sample of 10,000 groups.
-pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 /// Largest response message, bytes: a snapshot of 10,000 groups of 64 receivers.
 pub const MAX_RESPONSE_BYTES: usize = 256 << 20;
 /// Largest request for a certificate, bytes.
@@ -33,6 +33,12 @@ const MAX_MEMBERSHIP_BYTES: usize = 16 << 10;
 /// Calls at once on one connection: an agent has three, a host one per group that it watches and per membership that it holds.
 const MAX_STREAMS: u32 = 1024;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
+/// Octets that a client may send before the controller has taken them, on one call and on one connection.
+const WINDOWS: (u32, u32) = (256 << 10, 1 << 20);
+/// Calls that a client has reset and of which the controller has not yet noticed; a client with more of them is disconnected.
+const MAX_PENDING_RESETS: usize = 20;
+/// Calls that the controller has reset because of what the client sent; a client with more of them is disconnected.
+const MAX_RESETS_BY_ERROR: usize = 256;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -53,15 +59,20 @@ pub async fn server(
         membership.max_decoding_message_size(MAX_MEMBERSHIP_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES);
     health.set_serving::<NodeServiceServer<Nodes>>().await;
     health.set_serving::<MembershipServiceServer<Membership>>().await;
+    let guard = Guard::default();
     Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .initial_stream_window_size(WINDOWS.0)
+        .initial_connection_window_size(WINDOWS.1)
+        .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
+        .http2_max_local_error_reset_streams(Some(MAX_RESETS_BY_ERROR))
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .add_service(health_service)
-        .add_service(identities.max_decoding_message_size(MAX_ENROLLMENT_BYTES))
-        .add_service(InterceptedService::new(nodes, only_known))
-        .add_service(InterceptedService::new(membership, only_known))
+        .add_service(Guarded::new(health_service, &guard))
+        .add_service(Guarded::new(identities.max_decoding_message_size(MAX_ENROLLMENT_BYTES), &guard))
+        .add_service(InterceptedService::new(Guarded::new(nodes, &guard), only_known))
+        .add_service(InterceptedService::new(Guarded::new(membership, &guard), only_known))
 }
 
 /// Refuses callers without a valid certificate before a message of theirs is read, which may be large.

@@ -38,15 +38,36 @@ impl Caller {
         }
     }
 
-    /// `router` for the requests of this caller.
-    pub fn serve(self, router: Router) -> AddExtension<Router, Self> {
-        AddExtension::new(router, self)
+    /// `router` for the requests of this caller, over a connection that a bearer makes known, if it has an arrival.
+    pub fn serve(
+        self,
+        router: Router,
+        arrival: Option<Arrival>,
+    ) -> AddExtension<AddExtension<Router, Option<Arrival>>, Self> {
+        AddExtension::new(AddExtension::new(router, arrival), self)
     }
 
     async fn identity(&self) -> Identity {
         let ask = self.ask.clone();
         let asked = async { tokio::task::spawn_blocking(move || ask()).await.unwrap_or_else(|_| Identity::unknown()) };
         self.identity.get_or_init(|| asked).await.clone()
+    }
+}
+
+/// The way of a connection of a stranger to become that of a known caller.
+#[derive(Clone)]
+pub struct Arrival(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl Arrival {
+    /// `admit` gets the principal of each request with a bearer that works, and returns false if there is no place for its connection.
+    pub fn new(admit: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(admit))
+    }
+
+    /// The connection of this request is that of a known caller from now on; false if it has no place as that.
+    pub(crate) fn admit(request: &Extensions, by: &Identity) -> bool {
+        let arrival = request.get::<Option<Self>>().and_then(Option::as_ref);
+        arrival.is_none_or(|arrival| (arrival.0)(&by.principal.to_string()))
     }
 }
 

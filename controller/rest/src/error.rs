@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Maps every refusal of this API to a status code, a stable code word, and the invalid fields.
 
-use std::time::Duration;
-
 use axum::http::header::RETRY_AFTER;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -22,8 +20,8 @@ pub struct ApiError {
     code: &'static str,
     detail: String,
     errors: Vec<FieldError>,
-    /// When to try again.
-    retry_after: Option<Duration>,
+    /// Seconds after which the same request may succeed.
+    retry_after: Option<u32>,
 }
 
 impl ApiError {
@@ -54,6 +52,12 @@ impl ApiError {
             errors: vec![error],
             retry_after: None,
         }
+    }
+
+    /// The same refusal for a caller who may try again after so many seconds.
+    #[must_use]
+    pub(crate) fn after(self, seconds: u32) -> Self {
+        Self { retry_after: Some(seconds), ..self }
     }
 
     /// No such resource (404).
@@ -113,7 +117,8 @@ impl From<CommandError> for ApiError {
                 ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "IdempotencyKeyReused", detail)
             },
             CommandError::TooFast { too_fast, .. } => Self {
-                retry_after: Some(too_fast.wait),
+                // In whole seconds: not before the time.
+                retry_after: Some(u32::try_from(too_fast.wait.as_secs()).unwrap_or(u32::MAX - 1) + 1),
                 ..Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyChanges", detail)
             },
             CommandError::NoRoleInTenant { .. } | CommandError::OfDomain => {
@@ -136,7 +141,8 @@ impl From<CommandError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        if self.status.is_server_error() {
+        // What a caller is to try again is of its own making, and not to fill the log.
+        if self.status.is_server_error() && self.retry_after.is_none() {
             tracing::error!(status = self.status.as_u16(), code = self.code, detail = self.detail, "request failed");
         } else {
             // Without the text, which repeats what was sent: that may be a credential in the wrong place.
@@ -151,8 +157,7 @@ impl IntoResponse for ApiError {
         let problem =
             ProblemDetails::from_status_code(self.status).with_detail(self.detail).with_extensions(extensions);
         match self.retry_after {
-            // In whole seconds: not before the time.
-            Some(wait) => ([(RETRY_AFTER, (wait.as_secs() + 1).to_string())], problem).into_response(),
+            Some(seconds) => ([(RETRY_AFTER, seconds.to_string())], problem).into_response(),
             None => problem.into_response(),
         }
     }

@@ -10,6 +10,7 @@ use canopy_model::{FieldError, FieldErrors};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
+use crate::limits;
 
 /// Largest request body, bytes: a topology of 10,000 nodes.
 pub const MAX_BODY_BYTES: usize = 4 << 20;
@@ -28,7 +29,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
                 "BodyTooLarge",
                 format!("the body is larger than {MAX_BODY_BYTES} bytes"),
             ),
-            _ => ApiError::bad_request("body", e.body_text()),
+            _ => limits::refusal(&e).unwrap_or_else(|| ApiError::bad_request("body", e.body_text())),
         })?;
         parse(&bytes).map(Self)
     }

@@ -6,6 +6,7 @@
 //! - [`Caller`]: who sends a request; `authorization`: which role each request needs.
 //! - `extract`: bodies and queries, refused with the field's name; `conditions`: who sends a write, and its preconditions.
 //! - The types of requests and responses are those of `canopy_controller_api`.
+//! - `limits`: octets of bodies and answers that one caller may have in flight.
 //! - [`Watches`]: changes as server-sent events.
 //! - [`Sessions`]: the browsers that are signed in.
 //! - `routes`: one file per resource; `health`, `metrics` and `plain` for operators; `ui`: the web UI.
@@ -17,6 +18,7 @@ pub mod error;
 mod extract;
 mod health;
 mod host;
+mod limits;
 pub mod metrics;
 mod openapi;
 mod plain;
@@ -28,9 +30,10 @@ mod sessions;
 mod ui;
 mod watch;
 
-pub use caller::Caller;
+pub use caller::{Arrival, Caller};
 pub use extract::MAX_BODY_BYTES;
 pub use host::only_local_names;
+pub use limits::Limits;
 pub use openapi::openapi;
 pub use router::{REQUEST_TIMEOUT, router, router_with};
 pub use sessions::Sessions;

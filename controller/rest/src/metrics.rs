@@ -18,6 +18,7 @@ use crate::error::ApiError;
 
 mod charts;
 mod domain;
+mod limits;
 mod links;
 mod nodes;
 mod tenants;
@@ -29,6 +30,7 @@ pub fn families() -> Vec<Description> {
     all.extend(tenants::families());
     all.extend(nodes::families());
     all.extend(links::families());
+    all.extend(limits::families());
     all
 }
 

@@ -14,7 +14,9 @@ mod shapes;
 
 use std::sync::LazyLock;
 
-use axum::Json;
+use axum::body::Bytes;
+use axum::http::HeaderName;
+use axum::http::header::CONTENT_TYPE;
 use canopy_controller_actor::Controller;
 use serde_json::Value;
 use utoipa::OpenApi;
@@ -114,6 +116,8 @@ pub(crate) fn document() -> &'static Value {
     &DOCUMENT
 }
 
-pub(crate) async fn serve() -> Json<&'static Value> {
-    Json(document())
+/// Its text is made once, too: everybody who reaches the address may ask for it.
+pub(crate) async fn serve() -> ([(HeaderName, &'static str); 1], Bytes) {
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+    ([(CONTENT_TYPE, "application/json")], TEXT.clone())
 }

@@ -17,6 +17,7 @@ use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::extract::MAX_BODY_BYTES;
+use crate::limits::{self, Limits};
 use crate::sessions::{self, Bearers, Sessions};
 use crate::watch::Watches;
 use crate::{authorization, openapi, plain, request, ui};
@@ -32,13 +33,15 @@ const STREAMS: usize = 512;
 pub fn router(controller: Controller) -> Router {
     let (open, closing) = watch::channel(false);
     let watches = Watches::new(closing, STREAMS);
-    router_with(controller, watches, Sessions::default(), Default::default(), None).layer(Extension(Arc::new(open)))
+    router_with(controller, watches, Limits::default(), Sessions::default(), Default::default(), None)
+        .layer(Extension(Arc::new(open)))
 }
 
-/// The whole northbound API with these streams, sessions and tokens; `registrar` has the identities of agents, if they connect over TLS.
+/// The whole northbound API with these streams, limits, sessions and tokens; `registrar` has the identities of agents, if they connect over TLS.
 pub fn router_with(
     controller: Controller,
     watches: Watches,
+    limits: Limits,
     sessions: Sessions,
     tokens: Arc<Tokens>,
     registrar: Option<Arc<Registrar>>,
@@ -49,6 +52,8 @@ pub fn router_with(
         .route_layer(axum::middleware::from_fn(openapi::parameters::refuse_unknown))
         .route("/plain", get(plain::page))
         .route("/api/v1/openapi.json", get(openapi::serve))
+        // Behind the decision about the caller's role, so that a stranger's octets are not read.
+        .route_layer(axum::middleware::from_fn_with_state(limits, limits::count))
         .route_layer(axum::middleware::from_fn_with_state(controller.clone(), authorization::authorize))
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn_with_state(controller.clone(), settle))

@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use self::book::{Book, CODE_LASTS, SESSION_LASTS};
-use crate::caller::Caller;
+use crate::caller::{Arrival, Caller};
 use crate::error::ApiError;
 
 pub(crate) use self::book::Refused;
@@ -111,7 +111,10 @@ pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request
     let is_api = request.uri().path().starts_with("/api/");
     match bearer(request.headers()) {
         Some(bearer) if !is_sign_in => match bearers.identity(bearer, request.headers()) {
-            Some(identity) => _ = request.extensions_mut().insert(Caller::known(identity)),
+            Some(identity) if Arrival::admit(request.extensions(), &identity) => {
+                _ = request.extensions_mut().insert(Caller::known(identity));
+            }
+            Some(identity) => return crate::limits::too_many_connections(&identity),
             None if bearer.starts_with(PREFIX) => return bad_token(),
             None => return unauthorized("the session has ended"),
         },

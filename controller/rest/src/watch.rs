@@ -27,6 +27,7 @@ use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{TopicsQuery, WatchQuery};
 use canopy_controller_core::role::Role;
 use canopy_controller_core::tenant::Scope;
+use canopy_daemon::limits::{Limit, Place, Places};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::feed::{Events, Named, Problems};
@@ -38,10 +39,13 @@ use crate::authorization;
 use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
+use crate::limits::{self, LATER};
 
 /// Seconds that a stream lasts.
 pub(crate) const LASTS: std::ops::RangeInclusive<u64> = 1..=3600;
 const DEFAULT_LASTS: u64 = 300;
+/// Streams of one principal at once, at all listeners.
+const STREAMS_OF_ONE: usize = 128;
 
 /// Kinds that can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +118,13 @@ struct Shared {
     audit: Feed,
     /// See [`Begin::turn`].
     turn: Arc<Semaphore>,
+    /// By principal, at all listeners.
+    streams: Places<String>,
 }
+
+/// The places of an open stream.
+#[allow(dead_code, reason = "held, not read")]
+struct Slot(OwnedSemaphorePermit, Option<Place<String>>);
 
 /// A ring, and whether the task that fills it has begun.
 struct Feed {
@@ -141,6 +151,7 @@ impl Watches {
             commits: Feed::default(),
             audit: Feed::default(),
             turn: Arc::new(Semaphore::new(1)),
+            streams: Places::new(usize::MAX, STREAMS_OF_ONE),
         };
         Self { shared: Arc::new(shared), slots: Arc::new(Semaphore::new(slots)), closing }
     }
@@ -172,7 +183,7 @@ impl Watches {
         let resumed = token
             .map(|(field, token)| feed.ring.cursor(token).map_err(|why| ApiError::bad_request(field, why)))
             .transpose()?;
-        let slot = self.slots.clone().try_acquire_owned().map_err(|_| too_many())?;
+        let slot = self.slot()?;
         self.begin(controller, topic);
         let (cursor, present) = match resumed {
             Some(cursor) => (cursor, None),
@@ -204,7 +215,7 @@ impl Watches {
             }
             topics.push(topic);
         }
-        let slot = self.slots.clone().try_acquire_owned().map_err(|_| too_many())?;
+        let slot = self.slot()?;
         let mut from = Vec::with_capacity(topics.len());
         for topic in topics {
             self.begin(controller, topic);
@@ -222,7 +233,7 @@ impl Watches {
         scope: Scope,
         first: Option<Bytes>,
         lasts: Duration,
-        slot: OwnedSemaphorePermit,
+        slot: Slot,
     ) -> Response {
         let watcher = Watcher::new(Begin {
             controller: controller.clone(),
@@ -240,6 +251,19 @@ impl Watches {
         });
         let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
         (headers, Body::from_stream(events)).into_response()
+    }
+
+    /// A place for a stream of the caller whose request this is.
+    fn slot(&self) -> Result<Slot, ApiError> {
+        let detail = format!("as many streams are open as one principal may have, {STREAMS_OF_ONE}");
+        let own = limits::principal().map(|principal| self.shared.streams.take(principal).ok_or(detail)).transpose();
+        let slot = self.slots.clone().try_acquire_owned();
+        let slot = slot.map_err(|_| "as many streams are open as this address may have".to_owned());
+        own.and_then(|own| slot.map(|slot| Slot(slot, own))).map_err(|why| {
+            Limit::Streams.refuse();
+            let detail = format!("{why}: close one, or try again later");
+            ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyStreams", detail).after(LATER)
+        })
     }
 
     /// Starts the kind's feed, if this is the first watcher.
@@ -307,11 +331,6 @@ fn lasts(seconds: Option<u64>) -> Result<Duration, ApiError> {
     }
     let (least, most) = (LASTS.start(), LASTS.end());
     Err(ApiError::bad_request("timeoutSeconds", format!("{lasts} is outside {least}..={most}")))
-}
-
-fn too_many() -> ApiError {
-    let detail = "as many streams are open as this address may have: close one, or try again later";
-    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyStreams", detail)
 }
 
 /// Refuses parameters of a stream in a request for a list.

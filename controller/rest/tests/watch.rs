@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::role::Role;
-use canopy_controller_rest::{Sessions, Watches, router_with};
+use canopy_controller_rest::{Limits, Sessions, Watches, router_with};
 use canopy_model::status::NodeStatus;
 use canopy_store::MemStore;
 use serde_json::json;
@@ -109,7 +109,8 @@ async fn with_slots(slots: usize) -> (Api, watch::Sender<bool>) {
     let controller = running.controller;
     let (close, closing) = watch::channel(false);
     let watches = Watches::new(closing, slots);
-    let router = router_with(controller.clone(), watches, Sessions::default(), Default::default(), None);
+    let router =
+        router_with(controller.clone(), watches, Limits::default(), Sessions::default(), Default::default(), None);
     (Api { router, controller }.by(Principal::operator("", None), Some(Role::Viewer)), close)
 }
 

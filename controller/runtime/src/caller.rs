@@ -8,25 +8,29 @@ use std::sync::Arc;
 
 use canopy_controller_access::{Identity, Roles};
 use canopy_controller_core::principal::Principal;
-use canopy_controller_rest::Caller;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use tokio::net::UnixStream;
 
 use crate::peer_groups::peer_groups;
 
-/// The user that has connected from `peer` to `local`, with the groups that the user database has. Blocks.
-pub(crate) fn of_tcp(peer: SocketAddr, local: SocketAddr, roles: &Roles) -> Identity {
-    uid_of_socket(peer, local).map_or_else(Identity::unknown, |uid| identity(uid, None, roles))
+/// The user that has connected from `peer` to `local`. Blocks, and reads the table of all sockets.
+pub(crate) fn uid_of_tcp(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
+    uid_of_socket(peer, local)
 }
 
-/// The user of the process that has connected, with the groups of that process.
-pub(crate) fn of_unix(stream: &UnixStream, roles: Arc<Roles>) -> Caller {
-    let (Ok(credentials), Ok(mut groups)) = (stream.peer_cred(), peer_groups(stream)) else {
-        return Caller::known(Identity::unknown());
-    };
-    groups.push(Gid::from_raw(credentials.gid()));
-    let uid = credentials.uid();
-    Caller::new(move || identity(uid, Some(groups.clone()), &roles))
+/// The identity of a user who has connected over TCP, with the groups that the user database has. Blocks.
+pub(crate) fn of_tcp(uid: Option<u32>, roles: &Roles) -> Identity {
+    uid.map_or_else(Identity::unknown, |uid| identity(uid, None, roles))
+}
+
+/// What returns the identity of the process that has connected, with the groups of that process, and blocks.
+pub(crate) fn of_unix(stream: &UnixStream, roles: Arc<Roles>) -> impl FnOnce() -> Identity + Send + 'static {
+    let shown = stream.peer_cred().and_then(|credentials| Ok((credentials, peer_groups(stream)?)));
+    move || {
+        let Ok((credentials, mut groups)) = shown else { return Identity::unknown() };
+        groups.push(Gid::from_raw(credentials.gid()));
+        identity(credentials.uid(), Some(groups), &roles)
+    }
 }
 
 fn identity(uid: u32, groups: Option<Vec<Gid>>, roles: &Roles) -> Identity {

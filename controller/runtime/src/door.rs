@@ -1,31 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a connection to the REST API comes in: within its bounds, as a user of this machine, or over TLS.
 
+use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_controller_access::{Identity, Roles};
 use canopy_controller_authority::Registrar;
-use canopy_controller_grpc::{Place, Places, network};
-use canopy_controller_rest::Caller;
+use canopy_controller_rest::{Arrival, Caller};
+use canopy_daemon::limits::{Limit, Place, Places, Silent, Strangers};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::caller;
+use crate::guest::{Guest, Staying, UserPlace};
 use crate::listen::Listener;
 
 /// A handshake takes at most this long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections of one user, other than root and the controller's own, through a Unix socket.
-const OF_USER: usize = 128;
-/// Connections that are kept for root and the controller's own user.
-const RESERVED: usize = 64;
-/// Connections of one address, or one /64 of IPv6, over TLS.
-const OF_ADDRESS: usize = 64;
+/// Connections of users of this machine with a role, together and of one. Root and the controller's own user have [`OF_ROOT`] besides.
+const USERS: (usize, usize) = (1024, 128);
+/// Connections of root and the controller's own user.
+const OF_ROOT: usize = 1024;
+/// Connections of users without a role, together and of one: who may make many users keeps those with a role from nothing.
+const WITHOUT_ROLE: (usize, usize) = (64, 16);
+/// Connections over loopback whose user is asked for, and how many of them at a time: each reads the kernel's table of all sockets.
+const ASKED_FOR: (usize, usize) = (256, 2);
+/// Connections over TLS with a bearer, together and of one principal.
+const BEARERS: (usize, usize) = (1024, 128);
 
 /// What connections are made from.
 #[derive(Clone)]
@@ -33,7 +40,12 @@ pub(crate) struct Door {
     roles: Arc<Roles>,
     registrar: Option<Arc<Registrar>>,
     users: Places<u32>,
-    addresses: Places<IpAddr>,
+    root: Places<()>,
+    without_role: Places<u32>,
+    asked_for: Places<()>,
+    asking: Arc<Semaphore>,
+    strangers: Strangers,
+    bearers: Places<String>,
 }
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -43,76 +55,122 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 pub(crate) struct Entered {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) caller: Caller,
-    /// Given back with the connection.
-    pub(crate) place: Held,
-}
-
-/// A place that a connection has.
-#[allow(dead_code, reason = "held, not read")]
-pub(crate) enum Held {
-    Free,
-    User(Place<u32>),
-    Address(Place<IpAddr>),
+    /// Of a connection that may become known by a request.
+    pub(crate) arrival: Option<Arrival>,
+    pub(crate) staying: Staying,
 }
 
 /// A connection that comes in, which may take as long as a handshake.
 pub(crate) type Entering = Pin<Box<dyn Future<Output = io::Result<Entered>> + Send>>;
 
 impl Door {
-    /// For listeners that have `most` connections at once.
-    pub(crate) fn new(roles: Roles, registrar: Option<Arc<Registrar>>, most: usize) -> Self {
-        let others = most.saturating_sub(RESERVED);
-        let (users, addresses) = (Places::new(others, OF_USER), Places::new(others, OF_ADDRESS));
-        Self { roles: Arc::new(roles), registrar, users, addresses }
+    pub(crate) fn new(roles: Roles, registrar: Option<Arc<Registrar>>) -> Self {
+        Self {
+            roles: Arc::new(roles),
+            registrar,
+            users: Places::new(USERS.0, USERS.1),
+            root: Places::new(OF_ROOT, OF_ROOT),
+            without_role: Places::new(WITHOUT_ROLE.0, WITHOUT_ROLE.1),
+            asked_for: Places::new(ASKED_FOR.0, ASKED_FOR.0),
+            asking: Arc::new(Semaphore::new(ASKED_FOR.1)),
+            strangers: Strangers::default(),
+            bearers: Places::new(BEARERS.0, BEARERS.1),
+        }
+    }
+
+    /// A place for a connection of this user, before the user's role is asked for.
+    fn user(&self, uid: Option<u32>) -> io::Result<UserPlace> {
+        let is_free = uid.is_some_and(|uid| uid == 0 || uid == nix::unistd::Uid::effective().as_raw());
+        let place = match is_free {
+            true => self.root.take(()).map(UserPlace::Root),
+            // Who cannot be known is one user.
+            false => self.users.take(uid.unwrap_or(u32::MAX)).map(UserPlace::Other),
+        };
+        place.ok_or_else(|| refused("too many connections of this user, or of all"))
+    }
+
+    /// What a connection of this user is served with.
+    fn entered(
+        &self,
+        stream: impl Stream + 'static,
+        place: UserPlace,
+        uid: Option<u32>,
+        identity: Identity,
+    ) -> io::Result<Entered> {
+        let (arrival, staying) = match identity.highest() {
+            Some(_) => (None, Staying::user(place)),
+            None => {
+                let among = self.without_role.take(uid.unwrap_or(u32::MAX));
+                let among = among.ok_or_else(|| refused("too many connections of users without a role"))?;
+                let (guest, staying) = Guest::here(place, among);
+                (Some(guest.arrival(self.bearers.clone())), staying)
+            }
+        };
+        Ok(Entered { stream: Box::new(stream), caller: Caller::known(identity), arrival, staying })
+    }
+
+    /// A user of this machine, over loopback.
+    async fn over_loopback(self, stream: TcpStream, peer: SocketAddr, place: Place<()>) -> io::Result<Entered> {
+        let (local, roles) = (stream.local_addr()?, self.roles.clone());
+        let turn = self.asking.acquire().await;
+        let uid =
+            tokio::task::spawn_blocking(move || caller::uid_of_tcp(peer, local)).await.map_err(io::Error::other)?;
+        drop((turn, place));
+        // It has been this connection all the time: no other user has got its port meanwhile.
+        stream.peer_addr()?;
+        let place = self.user(uid)?;
+        let asked = tokio::task::spawn_blocking(move || caller::of_tcp(uid, &roles)).await;
+        self.entered(stream, place, uid, asked.map_err(io::Error::other)?)
+    }
+
+    /// A user elsewhere, who shows a bearer with each request.
+    async fn over_tls(self, stream: TcpStream, stranger: Silent) -> io::Result<Entered> {
+        let (visit, eviction) = stranger.begun(&stream).await?;
+        let (guest, mut staying) = Guest::elsewhere(visit, eviction);
+        let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, self.registrar.as_deref()));
+        let stream = tokio::select! {
+            shaken = shaken => shaken.map_err(|_| refused("the handshake took too long"))??,
+            () = staying.ended() => return Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        let (caller, arrival) = (Caller::known(Identity::unknown()), Some(guest.arrival(self.bearers)));
+        Ok(Entered { stream, caller, arrival, staying })
     }
 }
 
-/// The next connection; `None`: one of a source that has all its places.
+fn refused(why: &'static str) -> io::Error {
+    Limit::Connections.refuse();
+    io::Error::other(why)
+}
+
+/// The next connection; `None`: one for which there is no place.
 pub(crate) async fn accept(listener: &Listener, door: &Door) -> io::Result<Option<Entering>> {
     match listener {
         Listener::Tcp(l) if is_local(l) => {
             let (stream, peer) = l.accept().await?;
             stream.set_nodelay(true)?;
-            let (local, roles) = (stream.local_addr()?, door.roles.clone());
-            Ok(Some(Box::pin(async move {
-                let asked = tokio::task::spawn_blocking(move || caller::of_tcp(peer, local, &roles)).await;
-                // It has been this connection all the time: no other user has got its port meanwhile.
-                stream.peer_addr()?;
-                let caller = Caller::known(asked.map_err(io::Error::other)?);
-                Ok(Entered { stream: Box::new(stream), caller, place: Held::Free })
-            })))
+            let Some(place) = door.asked_for.take(()) else {
+                Limit::Connections.refuse();
+                return Ok(None);
+            };
+            Ok(Some(Box::pin(door.clone().over_loopback(stream, peer, place))))
         }
         Listener::Tcp(l) => {
             let (stream, peer) = l.accept().await?;
-            let Some(place) = door.addresses.take(network(peer.ip())) else { return Ok(None) };
-            let registrar = door.registrar.clone();
-            Ok(Some(Box::pin(async move {
-                let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, registrar.as_deref()));
-                let stream = shaken.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-                // Who it is, each request shows by its bearer.
-                let caller = Caller::known(Identity::unknown());
-                Ok(Entered { stream, caller, place: Held::Address(place) })
-            })))
+            let Some(stranger) = door.strangers.enter(peer.ip()) else { return Ok(None) };
+            Ok(Some(Box::pin(door.clone().over_tls(stream, stranger))))
         }
         Listener::Unix(l, _) => {
             let (stream, _) = l.accept().await?;
             let uid = stream.peer_cred()?.uid();
-            let is_free = uid == 0 || uid == nix::unistd::Uid::effective().as_raw();
-            let place = match is_free {
-                true => Held::Free,
-                false => match door.users.take(uid) {
-                    Some(place) => Held::User(place),
-                    None => return Ok(None),
-                },
-            };
-            let caller = caller::of_unix(&stream, door.roles.clone());
-            Ok(Some(entered(stream, caller, place)))
+            let Ok(place) = door.user(Some(uid)) else { return Ok(None) };
+            let door = door.clone();
+            Ok(Some(Box::pin(async move {
+                let asked = caller::of_unix(&stream, door.roles.clone());
+                let identity = tokio::task::spawn_blocking(asked).await.map_err(io::Error::other)?;
+                door.entered(stream, place, Some(uid), identity)
+            })))
         }
     }
-}
-
-fn entered(stream: impl Stream + 'static, caller: Caller, place: Held) -> Entering {
-    Box::pin(std::future::ready(Ok(Entered { stream: Box::new(stream), caller, place })))
 }
 
 async fn handshake(stream: TcpStream, registrar: Option<&Registrar>) -> io::Result<Box<dyn Stream>> {

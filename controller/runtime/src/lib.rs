@@ -11,6 +11,7 @@
 mod caller;
 pub mod config;
 mod door;
+mod guest;
 pub mod listen;
 mod otlp;
 mod patient;

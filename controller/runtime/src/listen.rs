@@ -8,7 +8,11 @@ use std::str::FromStr;
 use anyhow::Context;
 use canopy_daemon::socket::{self, SocketFile};
 use serde::{Serialize, Serializer};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
+
+/// Connections that the kernel keeps until they are accepted; `net.core.somaxconn` may make it fewer. A client whose connection finds no room
+/// tries again after a second.
+const BACKLOG: u32 = 4096;
 
 /// Listen address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +89,7 @@ impl Listen {
         self.check_path().map_err(anyhow::Error::msg)?;
         match self {
             Self::Tcp(address) => {
-                Ok(Listener::Tcp(TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?))
+                bind_tcp(*address).map(Listener::Tcp).with_context(|| format!("listening on {address}"))
             }
             Self::Unix(path) => {
                 let bound = socket::bind(path, None, mode).await.with_context(|| format!("listening on {self}"));
@@ -93,6 +97,13 @@ impl Listen {
             }
         }
     }
+}
+
+fn bind_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// A bound listener.

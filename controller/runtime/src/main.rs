@@ -18,6 +18,7 @@ use canopy_daemon::signals;
 use canopy_store::{EmbeddedStore, Snapshot, Store, acknowledge_recovery};
 use canopy_units::UnixTime;
 use clap::{Args, Parser, Subcommand};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::watch;
 
 /// Canopy's controller: RDMA multicast over SRv6.
@@ -146,7 +147,28 @@ fn settings(flags: Settings) -> anyhow::Result<Loaded<Config>> {
     Ok(load(&Config::default(), Sources::new(SYSTEM_FILE, flags.config, layer))?)
 }
 
+/// Open files that all listeners together may need, besides the store's.
+const OPEN_FILES: u64 = 50_000;
+
+/// As many open files as the system permits: what callers may have together must not be what ends the accepting of all.
+fn raise_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        let wanted = hard.min(OPEN_FILES.max(soft));
+        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).map(|()| wanted)
+    });
+    match raised {
+        Ok(most) if most >= OPEN_FILES => {}
+        Ok(most) => tracing::info!(
+            most,
+            wanted = OPEN_FILES,
+            "fewer open files than connections are permitted: raise the limit (LimitNOFILE=) before many agents connect"
+        ),
+        Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
+    }
+}
+
 async fn serve(config: Config) -> anyhow::Result<()> {
+    raise_open_files();
     let (stop, shutdown) = watch::channel(false);
     let end = signals::end()?;
     tokio::spawn(async move {

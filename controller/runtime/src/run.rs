@@ -106,12 +106,14 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let mut servers = JoinSet::new();
     let watches = canopy_controller_rest::Watches::new(closing.clone(), serve::STREAMS);
     let sessions = canopy_controller_rest::Sessions::default();
-    let door = Door::new(roles, registrar.clone(), serve::MAX_CONNECTIONS);
+    let limits = canopy_controller_rest::Limits::default();
+    let door = Door::new(roles, registrar.clone());
     for listener in rest {
         tracing::info!(address = %listener.address()?, "serving REST");
         let (controller, watches) = (controller.clone(), watches.with_slots(serve::STREAMS));
         let (sessions, tokens, registrar) = (sessions.clone(), tokens.clone(), registrar.clone());
-        let router = canopy_controller_rest::router_with(controller, watches, sessions, tokens, registrar);
+        let limits = limits.clone();
+        let router = canopy_controller_rest::router_with(controller, watches, limits, sessions, tokens, registrar);
         let (door, closing) = (door.clone(), closing.clone());
         servers.spawn(async move {
             serve::http(listener, router, door, closing).await;

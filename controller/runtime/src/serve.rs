@@ -13,20 +13,19 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 
 use crate::door::{Door, Entered, accept, is_local};
 use crate::listen::Listener;
 use crate::patient::Patient;
 
-/// HTTP connections at once per listener; more wait to be accepted.
-pub(crate) const MAX_CONNECTIONS: usize = 1024;
-/// Of these, streams of changes: others can always connect.
-pub(crate) const STREAMS: usize = MAX_CONNECTIONS / 2;
+/// Streams of changes at once per listener: fewer than connections, so that others can always connect.
+pub(crate) const STREAMS: usize = 512;
 /// A request's headers must arrive within this time.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_HEADER_BYTES: usize = 32 << 10;
+const MAX_HEADERS: usize = 100;
 /// A connection whose client takes no octet for so long is closed. Streams send one every few seconds.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that open connections get to finish on shutdown.
@@ -41,14 +40,9 @@ pub(crate) async fn http(listener: Listener, router: Router, door: Door, mut clo
         Listener::Tcp(_) | Listener::Unix(..) => router,
     };
     let graceful = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let next = async {
-            let slot = slots.clone().acquire_owned().await;
-            (accept(&listener, &door).await, slot)
-        };
-        let (accepted, slot) = tokio::select! {
-            next = next => next,
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &door) => accepted,
             () = closed(&mut closing) => break,
         };
         let entering = match accepted {
@@ -63,20 +57,23 @@ pub(crate) async fn http(listener: Listener, router: Router, door: Door, mut clo
         };
         let (watcher, router) = (graceful.watcher(), router.clone());
         tokio::spawn(async move {
-            let _slot = slot;
-            let Entered { stream, caller, place: _place } = match entering.await {
+            let Entered { stream, caller, arrival, mut staying } = match entering.await {
                 Ok(entered) => entered,
                 // Not louder: everybody who reaches the port can cause it.
                 Err(error) => return tracing::debug!(%error, "refused an HTTP connection"),
             };
             let mut server = http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_BYTES);
+            server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+            server.max_buf_size(MAX_HEADER_BYTES).max_headers(MAX_HEADERS);
             let connection = server.serve_connection(
                 TokioIo::new(Patient::new(stream, WRITE_TIMEOUT)),
-                TowerToHyperService::new(caller.serve(router)),
+                TowerToHyperService::new(caller.serve(router, arrival)),
             );
-            if let Err(error) = watcher.watch(connection).await {
-                tracing::debug!(%error, "HTTP connection ended");
+            tokio::select! {
+                ended = watcher.watch(connection) => if let Err(error) = ended {
+                    tracing::debug!(%error, "HTTP connection ended");
+                },
+                () = staying.ended() => tracing::debug!("an HTTP connection has had its time, or another one needed its place"),
             }
         });
     }

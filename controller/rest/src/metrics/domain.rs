@@ -8,7 +8,7 @@ use canopy_controller_core::health::ProblemKey;
 use canopy_controller_core::tenant::Scope;
 use canopy_metrics::{Description, Family, Kind, Page, Source};
 
-use super::{charts, links, nodes, tenants};
+use super::{charts, limits, links, nodes, tenants};
 
 /// Root problems in one scrape, at most.
 const MAX_PROBLEMS: usize = 1000;
@@ -128,7 +128,8 @@ impl Source for Scrape {
         charts::write(&self.controller, page)?;
         tenants::write(&self.controller, &Scope::Domain, page)?;
         nodes::write(&self.controller, page)?;
-        links::write(&self.controller, page)
+        links::write(&self.controller, page)?;
+        limits::write(page)
     }
 }
 

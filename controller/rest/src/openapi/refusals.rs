@@ -61,12 +61,18 @@ fn of(path: &str, method: &str, operation: &Value) -> Vec<(&'static str, &'stati
         ),
         (is_write || has_body, "409", "in conflict with the present state, or not part of the pending commit"),
         (has("If-Match"), "412", "a condition does not hold"),
+        (has_body, "408", "the body is not whole in time"),
         (has_body, "413", "the body is too large"),
         (has_body, "415", "the body is not application/json"),
         (true, "421", "Host is not a name of this machine"),
         (is_write || has_body, "422", "not valid, or over a limit"),
+        (
+            true,
+            "429",
+            "more connections, streams or octets in flight than one caller may have: try again after `Retry-After`",
+        ),
         (path != "/livez", "500", "the store failed, or the answer could not be made"),
-        (true, "503", "stopping, or no answer in time"),
+        (true, "503", "stopping, busy, or no answer in time"),
         (is_write, "507", "the store is full"),
     ];
     all.into_iter().filter(|(is_so, ..)| *is_so).map(|(_, status, description)| (status, description)).collect()

@@ -16,9 +16,10 @@ use canopy_controller_actor::{CommandError, Controller};
 use canopy_controller_core::tenant::Scope;
 use canopy_units::UnixTime;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
+use super::Slot;
 use super::frame::{frame, json, of_topic};
 use super::present::Present;
 use super::ring::{Gone, Ring};
@@ -96,7 +97,7 @@ pub(super) struct Watcher {
     until: Instant,
     closing: watch::Receiver<bool>,
     has_ended: bool,
-    _slot: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 /// Where a watcher begins in one kind.
@@ -119,7 +120,7 @@ pub(super) struct Begin {
     pub(super) turn: Arc<Semaphore>,
     pub(super) lasts: Duration,
     pub(super) closing: watch::Receiver<bool>,
-    pub(super) slot: OwnedSemaphorePermit,
+    pub(super) slot: Slot,
 }
 
 impl Watcher {

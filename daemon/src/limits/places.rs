@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds on connections: so many at once, and fewer of one source, so that one machine that opens many does not keep others out.
+//! Bounds on what known callers have at once: so many together, and fewer of one source, so that one that opens many does not keep others out.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Places for connections; a source is an address, or the key of a certificate.
+/// Places for connections, calls or streams; a source is an address, a user, or the key of a certificate.
 #[derive(Clone)]
 pub struct Places<S: Eq + Hash>(Arc<Bounded<S>>);
 
@@ -36,7 +35,7 @@ impl<S: Clone + Eq + Hash> Places<S> {
         Self(Arc::new(Bounded { most, most_of_one, taken }))
     }
 
-    /// A place for a connection of this source; `None` if there is none.
+    /// A place for something of this source; `None` if there is none.
     pub fn take(&self, source: S) -> Option<Place<S>> {
         let mut taken = self.lock();
         let own = taken.by_source.get(&source).copied().unwrap_or(0);
@@ -67,17 +66,9 @@ impl<S: Eq + Hash> Drop for Place<S> {
     }
 }
 
-/// What counts as one address: a machine has a whole /64 of IPv6 addresses.
-pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
-        v4 => v4,
-    }
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use super::super::network;
     use super::*;
 
     #[test]

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one caller may have in flight: octets of bodies that are not answered, and of answers that are not taken.
+//!
+//! A refusal names the limit: 429 where the caller has its share, 503 where all callers together have what there is, both with
+//! `Retry-After`; 408 where a body is not there in time.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::BoxError;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use canopy_controller_access::Identity;
+use canopy_daemon::limits::{Account, Budget, Limit, OverBudget};
+use futures::StreamExt;
+use tokio::time::{Instant, timeout_at};
+
+use crate::caller::Caller;
+use crate::error::ApiError;
+
+/// Octets of bodies until their requests are answered: of all callers, and of one, who gets two of the largest.
+const REQUESTS: (usize, usize) = (32 << 20, 8 << 20);
+/// What a part of a body costs besides its octets: parts may be of one octet each.
+const PART: usize = 64;
+/// A body must be whole within this time.
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Octets of answers until they are taken: of all callers, and of one.
+const ANSWERS: (usize, usize) = (64 << 20, 16 << 20);
+/// Answers up to this length cost nothing: a connection has one at a time.
+const SMALL_ANSWER: usize = 64 << 10;
+/// A longer answer is given to its connection in parts, so that what is not taken is still counted.
+const ANSWER_PART: usize = 16 << 10;
+/// Seconds after which a caller may try again.
+pub(crate) const LATER: u32 = 1;
+
+tokio::task_local! {
+    static PRINCIPAL: Option<String>;
+}
+
+/// The budgets of a controller: one for all its listeners.
+#[derive(Clone)]
+pub struct Limits {
+    requests: Budget<String>,
+    answers: Budget<String>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { requests: Budget::new(REQUESTS.0, REQUESTS.1), answers: Budget::new(ANSWERS.0, ANSWERS.1) }
+    }
+}
+
+/// Who has the request that is being answered; `None` outside of one, and for root on the controller's machine, who has no share.
+pub(crate) fn principal() -> Option<String> {
+    PRINCIPAL.try_with(Clone::clone).ok().flatten()
+}
+
+/// Counts the octets of a request and of its answer for its caller, whose role is known to be enough.
+pub(crate) async fn count(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+    let by = Caller::of(request.extensions()).await.principal;
+    let is_root = by.uid == Some(0) && by.token.is_none() && by.via.is_none();
+    let principal = by.to_string();
+    let is_head = request.method() == Method::HEAD;
+    // Held until the request is answered, beyond the end of its body: what was read of it is still there.
+    let account = Arc::new(Mutex::new(limits.requests.open(principal.clone())));
+    let request = match request.body().is_end_stream() {
+        true => request,
+        false => request.map(|body| counted(body, account.clone())),
+    };
+    let response = PRINCIPAL.scope((!is_root).then(|| principal.clone()), next.run(request)).await;
+    drop(account);
+    if is_head { response } else { taken(response, limits.answers.open(principal)) }
+}
+
+/// Why a body was not read to its end.
+#[derive(Debug)]
+enum NotRead {
+    Over(OverBudget),
+    Late,
+    Broken(axum::Error),
+}
+
+impl std::error::Error for NotRead {}
+
+impl fmt::Display for NotRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Over(over) => over.fmt(f),
+            Self::Late => write!(f, "it was not there within {BODY_TIMEOUT:?}"),
+            Self::Broken(error) => error.fmt(f),
+        }
+    }
+}
+
+fn counted(body: Body, account: Arc<Mutex<Account<String>>>) -> Body {
+    let until = Instant::now() + BODY_TIMEOUT;
+    let parts = futures::stream::unfold((body.into_data_stream(), account), move |(mut parts, account)| async move {
+        let part = match timeout_at(until, parts.next()).await {
+            Ok(None) => return None,
+            Ok(Some(Ok(part))) => {
+                let cost = part.len() + PART;
+                let room = account.lock().unwrap_or_else(PoisonError::into_inner).take(cost);
+                room.map(|()| part).map_err(NotRead::Over)
+            }
+            Ok(Some(Err(broken))) => Err(NotRead::Broken(broken)),
+            Err(_) => Err(NotRead::Late),
+        };
+        Some((part, (parts, account)))
+    });
+    Body::from_stream(parts)
+}
+
+/// The refusal of a request whose body could not be read, if that is by a limit.
+pub(crate) fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<ApiError> {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    let why = chain.filter_map(|error| error.downcast_ref::<NotRead>()).next()?;
+    match why {
+        NotRead::Over(over) => Some(over_budget(*over, Limit::RequestOctets, "bodies of requests")),
+        NotRead::Late => {
+            Limit::MessageTime.refuse();
+            Some(ApiError::new(StatusCode::REQUEST_TIMEOUT, "BodyTimeout", format!("the body is not whole: {why}")))
+        }
+        NotRead::Broken(_) => None,
+    }
+}
+
+fn over_budget(over: OverBudget, limit: Limit, what: &str) -> ApiError {
+    limit.refuse();
+    let (status, code) = match over {
+        OverBudget::Own { .. } => (StatusCode::TOO_MANY_REQUESTS, "TooManyOctets"),
+        OverBudget::All(_) => (StatusCode::SERVICE_UNAVAILABLE, "Busy"),
+    };
+    ApiError::new(status, code, format!("too many octets of {what}: {over}; try again later")).after(LATER)
+}
+
+/// The answer, whose octets are its caller's until the connection has them.
+fn taken(response: Response, mut account: Account<String>) -> Response {
+    let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    let Some(length) = length.filter(|length| *length > SMALL_ANSWER) else { return response };
+    if let Err(over) = account.take(length) {
+        return over_budget(over, Limit::AnswerOctets, "answers").into_response();
+    }
+    let (mut head, body) = response.into_parts();
+    head.headers.entry(CONTENT_LENGTH).or_insert(length.into());
+    let parts = body.into_data_stream().flat_map(|part| futures::stream::iter(in_parts(part)));
+    let held = parts.map(move |part| {
+        let _ = &account;
+        part
+    });
+    Response::from_parts(head, Body::from_stream(held))
+}
+
+fn in_parts(part: Result<Bytes, axum::Error>) -> impl Iterator<Item = Result<Bytes, BoxError>> {
+    let (mut rest, mut error) = match part {
+        Ok(part) => (part, None),
+        Err(error) => (Bytes::new(), Some(error)),
+    };
+    std::iter::from_fn(move || match error.take() {
+        Some(error) => Some(Err(error.into())),
+        None if rest.is_empty() => None,
+        None => Some(Ok(rest.split_to(rest.len().min(ANSWER_PART)))),
+    })
+}
+
+/// A connection of a caller who has all of its connections.
+pub(crate) fn too_many_connections(by: &Identity) -> Response {
+    let detail =
+        format!("{} has as many connections as one principal may have: close one, or try again later", by.principal);
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyConnections", detail).after(LATER).into_response()
+}
