@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use canopy_controller_access::Identity;
 use canopy_controller_core::principal::Principal;
+use canopy_controller_core::quota::{OwnQuotas, Quotas};
 use canopy_controller_core::role::Role;
 use serde_json::{Value, json};
 use support::{Answer, Api, with};
@@ -414,4 +415,50 @@ async fn a_token_of_a_tenant_acts_in_it_alone() {
     }
     let bad = api.post("/api/v1/tokens", &json!({"name": "x", "role": "viewer", "tenant": "A b"})).await.problem();
     assert!(bad.0 == 422 && bad.2[0].starts_with("tenant: "), "{bad:?}");
+}
+
+/// Catches a quota that bounds another tenant, a tenant that sees what another has, and a rate that a dry run or a repetition uses up.
+#[tokio::test(start_paused = true)]
+async fn quotas_are_refused_and_shown() {
+    let api = Api::start().await;
+    let own =
+        |max_groups, max_changes_per_second| OwnQuotas { max_groups, max_changes_per_second, ..OwnQuotas::default() };
+    let tenants = [("acme".to_owned(), own(Some(1), None)), ("mk7q-fast".to_owned(), own(None, Some(2)))];
+    api.controller.limit_tenants(Quotas { max_receivers: 9, tenants: tenants.into(), ..Quotas::default() });
+    let acme = api.of_tenant("acme", Role::Operator);
+    assert_eq!(acme.put("/api/v1/groups/g1", &support::group("g1")).await.status, 201);
+    let refused = acme.put("/api/v1/groups/g2", &support::group("g2")).await;
+    assert_eq!((refused.problem().0, refused.problem().1.as_str()), (422, "Limit"));
+    assert!(refused.text.contains("tenant acme has 1 groups, and its quota is 1"), "{}", refused.text);
+    assert_eq!(api.put("/api/v1/groups/g3", &support::group("g3")).await.status, 201);
+    let listed = acme.get("/api/v1/tenants").await;
+    assert_eq!(
+        listed.json()["items"],
+        json!([{"name": "acme", "groups": 1, "receivers": 0, "maxGroups": 1, "maxReceivers": 9, "maxChangesPerSecond": null}])
+    );
+    let all = api.get("/api/v1/tenants?limit=2").await.json();
+    let names = |list: &Value| list["items"].as_array().unwrap().iter().map(|t| t["name"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(&all), ["acme", "default"]);
+    let rest = api.get(&format!("/api/v1/tenants?continue={}", all["metadata"]["continue"].as_str().unwrap())).await;
+    assert_eq!(names(&rest.json()), ["mk7q-fast"]);
+    let scraped = api.of_tenant("acme", Role::Metrics).get("/metrics").await;
+    assert!(scraped.text.contains("canopy_tenant_groups{tenant=\"acme\"} 1"), "{}", scraped.text);
+    assert!(!scraped.text.contains("canopy_groups") && !scraped.text.contains("mk7q"), "{}", scraped.text);
+    assert!(api.get("/metrics").await.text.contains("canopy_tenant_groups_limit{tenant=\"acme\"} 1"));
+
+    let fast = api.of_tenant("mk7q-fast", Role::Operator);
+    let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
+    let keyed = async || fast.send("PUT", "/api/v1/groups/f1", &headers, support::group("f1").to_string()).await;
+    assert_eq!(keyed().await.status, 201);
+    for _ in 0..3 {
+        assert_eq!(keyed().await.header("idempotency-replayed"), "true");
+        assert_eq!(fast.put("/api/v1/groups/f9?dryRun=true", &support::group("f9")).await.status, 200);
+    }
+    assert_eq!(fast.put("/api/v1/groups/f2", &support::group("f2")).await.status, 201);
+    let refused = fast.delete("/api/v1/groups/f2").await;
+    assert_eq!((refused.problem().0, refused.problem().1.as_str()), (429, "TooManyChanges"));
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(acme.delete("/api/v1/groups/g1").await.status, 204, "another tenant's");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(fast.delete("/api/v1/groups/f2").await.status, 204);
 }

@@ -29,8 +29,7 @@ impl GroupCommands<'_> {
     /// [`crate::Command::PutGroup`].
     pub(super) fn put(
         &self,
-        name: String,
-        tenant: Option<String>,
+        (name, tenant): (String, Option<String>),
         labels: Labels,
         spec: GroupSpec,
         if_match: Option<Generation>,

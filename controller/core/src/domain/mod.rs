@@ -208,7 +208,7 @@ impl Domain {
             Command::NodeRevoked { node, retirement } => Ok(retirements.revoked(&node, retirement, written)),
             Command::PortsDown { node, ports } => topology.ports_down(&node, ports),
             Command::PutGroup { name, tenant, labels, spec, if_match, create_only } => {
-                groups.put(name, tenant, labels, spec, if_match, create_only, written)
+                groups.put((name, tenant), labels, spec, if_match, create_only, written)
             }
             Command::DeleteGroup { name } => groups.delete(name),
             Command::ContinueDeletion { group } => groups.continue_deletion(group),
