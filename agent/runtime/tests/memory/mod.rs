@@ -15,7 +15,7 @@ use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_agent_link::Link;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::metrics::{About, BOUND, Exporter};
-use canopy_agent_runtime::{LinkGone, Parts, run};
+use canopy_agent_runtime::{Ended, LinkGone, Parts, run};
 use canopy_control::HeldSpec;
 use canopy_daemon::notify::Notifier;
 use canopy_metrics::format::Format;
@@ -151,7 +151,7 @@ pub fn queue() -> PortCongestion {
 pub struct Agent {
     pub kernel: Kernel,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), LinkGone>>,
+    task: JoinHandle<Result<Ended, LinkGone>>,
     exporter: Exporter,
     about: Arc<About>,
 }
@@ -225,7 +225,13 @@ impl Agent {
     /// What SIGTERM does; afterwards `state_dir` is free.
     pub async fn stop(self) {
         self.stop.send(()).unwrap();
-        self.task.await.unwrap().unwrap();
+        assert_eq!(self.task.await.unwrap().unwrap(), Ended::Stopped);
+    }
+
+    /// Waits until it ends by itself.
+    #[allow(dead_code, reason = "not every test of this module lets a node leave")]
+    pub async fn ended(self) -> Ended {
+        self.task.await.unwrap().unwrap()
     }
 }
 
