@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use canopy_agent_core::DatapathEvent;
 use canopy_agent_link::{Refusal, Session, Worker, channels};
+use canopy_agent_runtime::Ended;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_control::HeldSpec;
 use canopy_daemon::notify::{Notifier, State};
 use canopy_model::capture::CaptureOrder;
 use canopy_model::node_spec::NodeSpec;
+use canopy_model::retirement::CleanUpOrder;
 use canopy_model::status::{BACK_WITHIN, NodeStatus};
 use canopy_testkit::controller::soon;
 use canopy_testkit::spec::spec;
@@ -264,6 +266,18 @@ async fn an_agent_that_is_stopped_announces_that_it_is_back_soon() {
         let announced = worker.status.borrow().as_ref().is_some_and(|status| status.back_within.is_some());
         assert_eq!(announced, up);
     }
+}
+
+/// Catches an agent that announces that it is back soon, and one that waits for an answer before it ends.
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_node_leaves_ends_at_once_and_announces_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (agent, worker) = start(dir.path());
+    worker.session.send_replace(Session { opened: 1, up: true, minor_version: 6 });
+    let order = CleanUpOrder { retirement: 7 };
+    worker.clean_up.send_replace(Some(order));
+    assert_eq!(agent.ended().await, Ended::Leaves(order));
+    assert!(worker.status.borrow().as_ref().is_none_or(|status| status.back_within.is_none()));
 }
 
 /// Round-trip times and what became of late receivers do not depend on the queues.

@@ -225,7 +225,13 @@ impl Agent {
     /// What SIGTERM does; afterwards `state_dir` is free.
     pub async fn stop(self) {
         self.stop.send(()).unwrap();
-        self.task.await.unwrap().unwrap();
+        assert_eq!(self.task.await.unwrap().unwrap(), Ended::Stopped);
+    }
+
+    /// Waits until it ends by itself.
+    #[allow(dead_code, reason = "not every test of this module lets a node leave")]
+    pub async fn ended(self) -> Ended {
+        self.task.await.unwrap().unwrap()
     }
 }
 

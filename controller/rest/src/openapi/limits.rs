@@ -260,6 +260,7 @@ mod tests {
     use canopy_model::drain::DrainSpec;
     use canopy_model::group::GroupSpec;
     use canopy_model::ids::check_name;
+    use canopy_model::retirement::RetireSpec;
     use canopy_model::topology::TopologySpec;
 
     use super::*;
@@ -275,6 +276,9 @@ mod tests {
                 let mut drain = json!({"node": "n1", "reason": "optics"});
                 drain[field] = value;
                 serde_json::from_value::<DrainSpec>(drain).is_ok_and(|d| d.validate("d").is_ok())
+            }
+            "RetireSpec" => {
+                serde_json::from_value::<RetireSpec>(json!({field: value})).is_ok_and(|of| of.validate().is_ok())
             }
             "LinkDecl" => {
                 topology["links"][0][field] = value;
@@ -314,12 +318,13 @@ mod tests {
                 );
             }
         }
-        assert_eq!(checked, 11);
+        assert_eq!(checked, 12);
         for mtu in PATH_MTUS {
             assert!(accepts("GroupSpec", "pathMtu", mtu.into()) && !accepts("GroupSpec", "pathMtu", (mtu + 1).into()));
         }
         for (count, is_good) in [(0, false), (1, true), (MAX_REASON, true), (MAX_REASON + 1, false)] {
             assert_eq!(accepts("DrainSpec", "reason", "é".repeat(count).into()), is_good, "{count}");
+            assert_eq!(accepts("RetireSpec", "reason", "é".repeat(count).into()), is_good, "{count}");
         }
         for (port, is_good) in [(0, false), (1, true), (MAX_PORT, true), (MAX_PORT + 1, false)] {
             assert_eq!(accepts("LinkDecl", "a", format!("n1/{}", "x".repeat(port)).into()), is_good, "{port}");
