@@ -4656,7 +4656,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4721,6 +4721,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -4730,7 +4739,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4815,6 +4824,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -4824,7 +4842,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4901,6 +4919,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -4910,7 +4937,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4973,6 +5000,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description another one is pending */
             409: {
                 headers: {
@@ -5018,6 +5054,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5027,7 +5072,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5099,6 +5144,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description not pending */
             409: {
                 headers: {
@@ -5144,6 +5198,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5153,7 +5216,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5225,6 +5288,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description not pending */
             409: {
                 headers: {
@@ -5270,6 +5342,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5279,7 +5360,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5351,6 +5432,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description not pending */
             409: {
                 headers: {
@@ -5396,6 +5486,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5405,7 +5504,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5479,6 +5578,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5488,7 +5596,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5583,7 +5691,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5678,6 +5786,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description exists, or the node serves hosts */
             409: {
                 headers: {
@@ -5732,6 +5849,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5741,7 +5867,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5826,6 +5952,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5835,7 +5970,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5932,6 +6067,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the node serves hosts */
             409: {
                 headers: {
@@ -5986,6 +6130,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5995,7 +6148,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6131,6 +6284,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -6140,7 +6302,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6202,6 +6364,15 @@ export interface operations {
             };
             /** @description sent by a browser, or in a session of one */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not whole in time */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6272,7 +6443,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6384,7 +6555,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6465,6 +6636,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -6474,7 +6654,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6577,7 +6757,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6663,6 +6843,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description exists */
             409: {
                 headers: {
@@ -6717,6 +6906,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -6726,7 +6924,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6811,6 +7009,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -6820,7 +7027,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6908,6 +7115,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in conflict with the present state, or not part of the pending commit */
             409: {
                 headers: {
@@ -6962,6 +7178,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -6971,7 +7196,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7116,6 +7341,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7125,7 +7359,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7210,6 +7444,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7219,7 +7462,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7290,6 +7533,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description another capture runs, or no data can pass, or no agent of the tree captures */
             409: {
                 headers: {
@@ -7335,6 +7587,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7344,7 +7605,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7425,6 +7686,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7434,7 +7704,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7510,6 +7780,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7519,7 +7798,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7616,6 +7895,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description is a member with other content */
             409: {
                 headers: {
@@ -7670,6 +7958,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7679,7 +7976,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7765,6 +8062,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7774,7 +8080,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7872,6 +8178,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in conflict with the present state, or not part of the pending commit */
             409: {
                 headers: {
@@ -7926,6 +8241,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7935,7 +8259,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8072,6 +8396,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8081,7 +8414,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8166,6 +8499,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8175,7 +8517,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8251,6 +8593,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8260,7 +8611,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8339,6 +8690,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8348,7 +8708,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8413,6 +8773,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8422,7 +8791,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8508,6 +8877,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8517,7 +8895,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8598,6 +8976,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8607,7 +8994,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8683,6 +9070,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8692,7 +9088,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8762,6 +9158,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8771,7 +9176,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8847,6 +9252,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8856,7 +9270,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8924,6 +9338,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8933,7 +9356,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9010,6 +9433,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9019,7 +9451,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9084,6 +9516,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9093,7 +9534,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9162,6 +9603,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the node's agent is not connected, or does not know filters */
             409: {
                 headers: {
@@ -9207,6 +9657,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9216,7 +9675,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9318,7 +9777,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9394,6 +9853,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9403,7 +9871,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9479,6 +9947,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9488,7 +9965,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9553,6 +10030,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9562,7 +10048,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9665,7 +10151,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9741,6 +10227,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9750,7 +10245,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9815,6 +10310,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9824,7 +10328,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9898,6 +10402,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9907,7 +10420,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9967,6 +10480,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no address is served over TLS */
             409: {
                 headers: {
@@ -10012,6 +10534,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10021,7 +10552,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10083,6 +10614,15 @@ export interface operations {
             };
             /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not whole in time */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10153,7 +10693,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10216,6 +10756,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10225,7 +10774,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10290,6 +10839,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10299,7 +10857,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10364,6 +10922,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10373,7 +10940,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10459,6 +11026,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description exists */
             409: {
                 headers: {
@@ -10513,6 +11089,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10522,7 +11107,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10607,6 +11192,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10616,7 +11210,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10704,6 +11298,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in conflict with the present state, or not part of the pending commit */
             409: {
                 headers: {
@@ -10758,6 +11361,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10767,7 +11379,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10903,6 +11515,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10912,7 +11533,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10986,6 +11607,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10995,7 +11625,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11060,6 +11690,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11069,7 +11708,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11122,6 +11761,15 @@ export interface operations {
             };
             /** @description more than your role, or sent by a browser or with a bearer */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not whole in time */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11192,7 +11840,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11294,6 +11942,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11303,7 +11960,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11407,6 +12064,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11416,7 +12082,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11499,6 +12165,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11508,7 +12183,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11594,6 +12269,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in use */
             409: {
                 headers: {
@@ -11648,6 +12332,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11657,7 +12350,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11791,6 +12484,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11800,7 +12502,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11878,6 +12580,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in conflict with the present state, or not part of the pending commit */
             409: {
                 headers: {
@@ -11923,6 +12634,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11932,7 +12652,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12011,6 +12731,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12020,7 +12749,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12108,7 +12837,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12146,7 +12875,16 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12203,6 +12941,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12212,7 +12959,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12255,6 +13002,15 @@ export interface operations {
             };
             /** @description Host is not a name of this machine */
             421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12310,6 +13066,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12319,7 +13084,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
