@@ -588,28 +588,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/nodes/{node}/retire": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Begins to retire a node: it is drained; once nothing uses it, its agent removes what it programmed into the kernel, and its certificates
-         *     are revoked. The controller does the steps, also after a restart; the node's `status.retirement` has which one, and what that waits for.
-         *     Sent again, it changes how the retirement continues.
-         */
-        post: operations["retireNode"];
-        /** Takes a retirement back while its node is drained and has not begun to clean up, with the drain that it made; forgets one that has ended. */
-        delete: operations["cancelRetirement"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/nodes/{node}/telemetry": {
         parameters: {
             query?: never;
@@ -808,23 +786,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/tenants": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Tenants in name order: those with groups, those with quotas of their own, and the default one. With roles in tenants alone, the caller's. */
-        get: operations["listTenants"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -835,7 +796,7 @@ export interface paths {
         /** Your tokens by name, without their secrets; an administrator's list has those of all. */
         get: operations["listTokens"];
         put?: never;
-        /** Makes a token with at most your role in the domain, or in the tenant that it is for. The answer alone has its secret. */
+        /** Makes a token with at most your role. The answer alone has its secret. */
         post: operations["createToken"];
         delete?: never;
         options?: never;
@@ -1147,12 +1108,8 @@ export interface components {
         CallerItem: {
             /** @description Whose writes the caller's are. */
             principal: components["schemas"]["Principal"];
-            /** @description What the caller may do in the whole domain, and so in every tenant. */
+            /** @description What the caller may do. */
             role?: string | null;
-            /** @description What it may do in single tenants besides: role by name of the tenant. */
-            tenants?: {
-                [key: string]: string;
-            };
         };
         /**
          * @description One packet of a group, as every node of its tree saw it. Kept in memory only, the last 32.
@@ -1576,7 +1533,7 @@ export interface components {
          * @description Why a condition is met or not.
          * @enum {string}
          */
-        ConditionReason: "Waiting" | "Infeasible" | "Failed" | "NoTree" | "TreeComputed" | "Confirmed" | "InForce" | "Making" | "GivenUp" | "Opened" | "NoReceiver" | "AgentNotConnected" | "NoErrors" | "NodeError" | "AllConnected" | "Progress" | "NoProgress" | "NoTelemetry" | "NoStall" | "FatalNak" | "ReceiverStalled" | "ChildNodeStalled" | "LinkLossy" | "NoLoss" | "AllSynced" | "NotSynced" | "AgentConnected" | "Restarting" | "Retired" | "NeverReported" | "Reconciled" | "OtherTerm" | "Behind" | "ItemError";
+        ConditionReason: "Waiting" | "Infeasible" | "Failed" | "NoTree" | "TreeComputed" | "Confirmed" | "InForce" | "Making" | "GivenUp" | "Opened" | "NoReceiver" | "AgentNotConnected" | "NoErrors" | "NodeError" | "AllConnected" | "Progress" | "NoProgress" | "NoTelemetry" | "NoStall" | "FatalNak" | "ReceiverStalled" | "ChildNodeStalled" | "LinkLossy" | "NoLoss" | "AllSynced" | "NotSynced" | "AgentConnected" | "Restarting" | "NeverReported" | "Reconciled" | "OtherTerm" | "Behind" | "ItemError";
         /**
          * @description Whether a condition is met.
          * @enum {string}
@@ -3321,23 +3278,6 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
-        List_TenantItem: {
-            /**
-             * @description `canopy/v1`.
-             * @enum {string}
-             */
-            apiVersion: "canopy/v1";
-            /** @description The resources. */
-            items: components["schemas"]["TenantItem"][];
-            /**
-             * @description The items' kind and `List`.
-             * @enum {string}
-             */
-            kind: "TenantList";
-            /** @description Start of the next page. */
-            metadata: components["schemas"]["ListMetadata"];
-        };
-        /** @description Several resources. */
         List_TokenItem: {
             /**
              * @description `canopy/v1`.
@@ -3527,8 +3467,11 @@ export interface components {
             };
             /** @description Unique among resources of its kind, a DNS-1123 label. A member's is its host's name and may be left out. */
             name?: string | null;
-            /** @description Groups: the tenant that it is created in, and stays in; `default` when left out. All else is the domain's: `default`, or left out. */
-            tenant?: string | null;
+            /**
+             * @description `default`, or left out.
+             * @enum {string|null}
+             */
+            tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
@@ -3561,7 +3504,7 @@ export interface components {
             name: string;
             /**
              * @description `default`, or left out.
-             * @enum {unknown}
+             * @enum {string|null}
              */
             tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
@@ -3594,8 +3537,11 @@ export interface components {
             };
             /** @description Unique among resources of its kind, a DNS-1123 label. */
             name: string;
-            /** @description The tenant that it is created in, and stays in; `default` when left out. */
-            tenant?: string | null;
+            /**
+             * @description `default`, or left out.
+             * @enum {string|null}
+             */
+            tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
@@ -3626,8 +3572,11 @@ export interface components {
             };
             /** @description Its host's name, or left out. */
             name?: string | null;
-            /** @description The group's, or left out. */
-            tenant?: null;
+            /**
+             * @description `default`, or left out.
+             * @enum {string|null}
+             */
+            tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
@@ -3660,7 +3609,7 @@ export interface components {
             name: string;
             /**
              * @description `default`, or left out.
-             * @enum {unknown}
+             * @enum {string|null}
              */
             tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
@@ -3698,7 +3647,7 @@ export interface components {
             name: "default";
             /**
              * @description `default`, or left out.
-             * @enum {unknown}
+             * @enum {string|null}
              */
             tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
@@ -3727,8 +3676,6 @@ export interface components {
             name: string;
             /** @description What it may do. */
             role: string;
-            /** @description The tenant that it is for; absent: the whole domain. */
-            tenant?: string | null;
             /** @description `canopy_pat_` and 43 characters, to be sent as `Authorization: Bearer`. It is not shown again. */
             token: string;
         };
@@ -3798,7 +3745,6 @@ export interface components {
              * @description Term of what the agent last reconciled; `None` before its first report.
              */
             observedTerm?: number | null;
-            retirement?: components["schemas"]["Retirement"] | null;
         };
         /** @description Progress of one tree node with a group. */
         NodeProgress: {
@@ -4140,61 +4086,6 @@ export interface components {
          * @enum {string}
          */
         Replication: "srv6" | "multicast";
-        /** @description How a node is to leave. */
-        RetireSpec: {
-            /** @description Remove the hosts behind the node from their groups, which have no other node. Without it, a node with such hosts is not retired. */
-            acceptLoss?: boolean;
-            /** @description Why, for other operators; 1..=1024 characters. */
-            reason?: string;
-            /**
-             * Format: uint64
-             * @description Seconds after which it is a problem that the node has not left, 10 to 86400; nothing is given up then.
-             */
-            timeoutSeconds?: number;
-            /** @description Continue without the report of its agent: what is left on its machine has to be removed by hand. */
-            withoutAgent?: boolean;
-        };
-        /**
-         * @description How far a retirement is.
-         * @enum {string}
-         */
-        RetireStep: "Draining" | "CleaningUp" | "Revoking" | "Retired";
-        /** @description A node that leaves for good, or has left. */
-        Retirement: {
-            /** @description Hosts behind the node are removed from their groups. */
-            acceptLoss: boolean;
-            /**
-             * Format: uint64
-             * @description When it began, nanoseconds since the Unix epoch.
-             */
-            begunUnixNs: number;
-            /** @description Who began it. */
-            by: components["schemas"]["Principal"];
-            /** @description The drain that it has made; absent if the node was drained before. */
-            drain?: string | null;
-            /** @description Why its agent could not remove everything, as it last reported. */
-            failed?: string | null;
-            /** @description Why. */
-            reason: string;
-            /** @description What its agent has removed from the kernel, for people; empty before that, and without the agent. */
-            removed: string[];
-            /**
-             * Format: uint64
-             * @description When this step was reached, nanoseconds since the Unix epoch.
-             */
-            sinceUnixNs: number;
-            /** @description How far it is. */
-            step: components["schemas"]["RetireStep"];
-            /**
-             * Format: uint64
-             * @description Seconds after which it is a problem that it is not over.
-             */
-            timeoutSeconds: number;
-            /** @description What the step waits for, for people; empty once it has ended. */
-            waitsFor: string;
-            /** @description It continues without the report of the node's agent. */
-            withoutAgent: boolean;
-        };
         /** @description An agent whose certificates from before some instant are refused. */
         Revocation: {
             /**
@@ -4235,12 +4126,8 @@ export interface components {
              * @description Time until the session ends, in seconds from now. It also ends with the controller.
              */
             expiresInSeconds: number;
-            /** @description What the session may do in the whole domain: `viewer`, `operator` or `admin`. */
+            /** @description What the session may do: `viewer`, `operator` or `admin`. */
             role?: string | null;
-            /** @description What it may do in single tenants besides: role by name of the tenant. */
-            tenants?: {
-                [key: string]: string;
-            };
         };
         /**
          * @description How bad a problem is, the worst first.
@@ -4416,36 +4303,6 @@ export interface components {
             /** @description Name of the node in the topology. */
             node: string;
         };
-        /** @description A tenant: what it has beside what it may have. */
-        TenantItem: {
-            /**
-             * Format: uint64
-             * @description Its groups.
-             */
-            groups: number;
-            /**
-             * Format: uint32
-             * @description Writes of operators to its groups and their members in a second; `null`: no limit of its own.
-             */
-            maxChangesPerSecond?: number | null;
-            /**
-             * Format: uint32
-             * @description Groups that it may have; `null`: no limit of its own.
-             */
-            maxGroups?: number | null;
-            /**
-             * Format: uint32
-             * @description Memberships of receivers that it may have; `null`: no limit of its own.
-             */
-            maxReceivers?: number | null;
-            /** @description Its name. */
-            name: string;
-            /**
-             * Format: uint64
-             * @description Memberships of receivers in them.
-             */
-            receivers: number;
-        };
         /** @description Thresholds of one link direction. */
         Thresholds: {
             /** @description What decided K_max. */
@@ -4471,12 +4328,10 @@ export interface components {
             /** @description Its name, unique in the domain. */
             name: string;
             /**
-             * @description `metrics`, `viewer`, `operator` or `admin`; at most the caller's there.
+             * @description `metrics`, `viewer`, `operator` or `admin`; at most the caller's.
              * @enum {string}
              */
             role: "metrics" | "viewer" | "operator" | "admin";
-            /** @description The tenant that it is for; the whole domain when left out. */
-            tenant?: string | null;
         };
         /** @description A token, without its secret. */
         TokenItem: {
@@ -4496,8 +4351,6 @@ export interface components {
             name: string;
             /** @description What it may do. */
             role: string;
-            /** @description The tenant that it is for; absent: the whole domain. */
-            tenant?: string | null;
             /**
              * Format: uint64
              * @description When it was used last, nanoseconds since 1970; `null`: never. After a restart of the controller it may be a minute older.
@@ -4638,8 +4491,6 @@ export interface components {
             labels: components["schemas"]["BTreeMap"];
             /** @description Its spec. */
             spec: Record<string, never>;
-            /** @description The tenant of a group. */
-            tenant?: string | null;
             /** @description Which resource of this name. */
             uid: string;
             writtenBy?: components["schemas"]["Principal"] | null;
@@ -4725,7 +4576,7 @@ export interface operations {
                 /** @description Only writes of the principal with this name. */
                 by?: string;
                 /** @description Only this kind of write: `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
-                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke" | "retire";
+                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke";
                 /** @description Only writes of the last so many seconds, on the controller's clock. */
                 withinSeconds?: number;
                 /** @description Send changes as server-sent events instead of a list. */
@@ -4805,7 +4656,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4870,6 +4721,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -4879,7 +4739,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4964,6 +4824,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -4973,7 +4842,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5050,6 +4919,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5059,7 +4937,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5122,6 +5000,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description another one is pending */
             409: {
                 headers: {
@@ -5167,6 +5054,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5176,7 +5072,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5248,6 +5144,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description not pending */
             409: {
                 headers: {
@@ -5293,6 +5198,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5302,7 +5216,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5374,6 +5288,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description not pending */
             409: {
                 headers: {
@@ -5419,6 +5342,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5428,7 +5360,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5500,6 +5432,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description not pending */
             409: {
                 headers: {
@@ -5545,6 +5486,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5554,7 +5504,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5628,6 +5578,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5637,7 +5596,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5732,7 +5691,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5827,6 +5786,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description exists, or the node serves hosts */
             409: {
                 headers: {
@@ -5881,6 +5849,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5890,7 +5867,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5975,6 +5952,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -5984,7 +5970,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6081,6 +6067,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the node serves hosts */
             409: {
                 headers: {
@@ -6135,6 +6130,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -6144,7 +6148,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6280,6 +6284,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -6289,7 +6302,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6351,6 +6364,15 @@ export interface operations {
             };
             /** @description sent by a browser, or in a session of one */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not whole in time */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6421,7 +6443,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6533,7 +6555,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6614,6 +6636,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -6623,7 +6654,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6726,7 +6757,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6812,6 +6843,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description exists */
             409: {
                 headers: {
@@ -6857,7 +6897,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid, or over a quota of the tenant */
+            /** @description not valid */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6866,7 +6906,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the tenant has made too many changes: see Retry-After */
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6884,7 +6924,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6969,6 +7009,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -6978,7 +7027,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7066,6 +7115,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in conflict with the present state, or not part of the pending commit */
             409: {
                 headers: {
@@ -7111,7 +7169,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid, or over a quota of the tenant */
+            /** @description not valid */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7120,7 +7178,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the tenant has made too many changes: see Retry-After */
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -7138,7 +7196,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7283,7 +7341,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the tenant has made too many changes: see Retry-After */
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -7301,7 +7359,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7386,6 +7444,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7395,7 +7462,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7466,6 +7533,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description another capture runs, or no data can pass, or no agent of the tree captures */
             409: {
                 headers: {
@@ -7511,6 +7587,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7520,7 +7605,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7601,6 +7686,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7610,7 +7704,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7686,6 +7780,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7695,7 +7798,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7792,6 +7895,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description is a member with other content */
             409: {
                 headers: {
@@ -7837,7 +7949,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid, or over a quota of the tenant */
+            /** @description not valid */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7846,7 +7958,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the tenant has made too many changes: see Retry-After */
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -7864,7 +7976,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7950,6 +8062,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -7959,7 +8080,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8057,6 +8178,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in conflict with the present state, or not part of the pending commit */
             409: {
                 headers: {
@@ -8102,7 +8232,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid, or over a quota of the tenant */
+            /** @description not valid */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -8111,7 +8241,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the tenant has made too many changes: see Retry-After */
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -8129,7 +8259,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8266,7 +8396,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the tenant has made too many changes: see Retry-After */
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -8284,7 +8414,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8369,6 +8499,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8378,7 +8517,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8454,6 +8593,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8463,7 +8611,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8542,6 +8690,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8551,7 +8708,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8616,6 +8773,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8625,7 +8791,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8711,6 +8877,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8720,7 +8895,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8801,6 +8976,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8810,7 +8994,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8886,6 +9070,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8895,7 +9088,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8965,6 +9158,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -8974,7 +9176,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9050,6 +9252,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9059,7 +9270,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9127,6 +9338,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9136,7 +9356,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9213,6 +9433,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9222,7 +9451,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9287,6 +9516,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9296,7 +9534,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9365,6 +9603,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the node's agent is not connected, or does not know filters */
             409: {
                 headers: {
@@ -9410,6 +9657,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9419,7 +9675,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9521,7 +9777,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -9597,124 +9853,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the store failed, or the answer could not be made */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description stopping, or no answer in time */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    retireNode: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                node: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RetireSpec"];
-            };
-        };
-        responses: {
-            /** @description begun, or changed */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NodeResource"];
-                };
-            };
-            /** @description a dry run, or a condition */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description the caller has no role, a session has ended, or a token does not work */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description sent by a browser, or in a session of one */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description no such node */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description hosts behind the node are members of groups */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description the body is too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description the body is not application/json */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Host is not a name of this machine */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description not valid */
-            422: {
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9731,129 +9871,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description the store is full */
-            507: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    cancelRetirement: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                node: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description taken back, or forgotten */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NodeResource"];
-                };
-            };
-            /** @description a dry run, or a condition */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description the caller has no role, a session has ended, or a token does not work */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description sent by a browser, or in a session of one */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description no such node, or it is not being retired */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description its agent has begun to clean up */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Host is not a name of this machine */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description not valid, or over a limit */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description the store failed, or the answer could not be made */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description stopping, or no answer in time */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description the store is full */
-            507: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9928,6 +9947,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -9937,7 +9965,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10002,6 +10030,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10011,7 +10048,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10114,7 +10151,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10190,6 +10227,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10199,7 +10245,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10264,6 +10310,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10273,7 +10328,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10347,6 +10402,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10356,7 +10420,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10416,6 +10480,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no address is served over TLS */
             409: {
                 headers: {
@@ -10461,6 +10534,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10470,7 +10552,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10532,6 +10614,15 @@ export interface operations {
             };
             /** @description the caller's role is not enough, or sent by a web page of another origin */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not whole in time */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10602,7 +10693,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10665,6 +10756,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10674,7 +10774,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10739,6 +10839,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10748,7 +10857,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10813,6 +10922,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10822,7 +10940,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -10908,6 +11026,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description exists */
             409: {
                 headers: {
@@ -10962,6 +11089,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -10971,7 +11107,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11056,6 +11192,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11065,7 +11210,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11153,6 +11298,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in conflict with the present state, or not part of the pending commit */
             409: {
                 headers: {
@@ -11207,6 +11361,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11216,7 +11379,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11352,6 +11515,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11361,7 +11533,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11435,78 +11607,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the store failed, or the answer could not be made */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description stopping, or no answer in time */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    listTenants: {
-        parameters: {
-            query?: {
-                /** @description Tenants on this page, 1..=500; 100 when absent. */
-                limit?: number;
-                /** @description Token from the previous page. */
-                continue?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description one page */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["List_TenantItem"];
-                };
-            };
-            /** @description a parameter is wrong */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description the caller has no role, a session has ended, or a token does not work */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description the caller's role is not enough, or sent by a web page of another origin */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Host is not a name of this machine */
-            421: {
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11523,7 +11625,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11588,6 +11690,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11597,7 +11708,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11650,6 +11761,15 @@ export interface operations {
             };
             /** @description more than your role, or sent by a browser or with a bearer */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not whole in time */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11720,7 +11840,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11822,6 +11942,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11831,7 +11960,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11935,6 +12064,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -11944,7 +12082,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12027,6 +12165,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12036,7 +12183,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12122,6 +12269,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in use */
             409: {
                 headers: {
@@ -12176,6 +12332,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12185,7 +12350,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12319,6 +12484,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12328,7 +12502,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12406,6 +12580,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in conflict with the present state, or not part of the pending commit */
             409: {
                 headers: {
@@ -12451,6 +12634,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12460,7 +12652,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12539,6 +12731,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12548,7 +12749,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12636,7 +12837,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12674,7 +12875,16 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12731,6 +12941,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12740,7 +12959,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12783,6 +13002,15 @@ export interface operations {
             };
             /** @description Host is not a name of this machine */
             421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12838,6 +13066,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description the store failed, or the answer could not be made */
             500: {
                 headers: {
@@ -12847,7 +13084,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description stopping, or no answer in time */
+            /** @description stopping, busy, or no answer in time */
             503: {
                 headers: {
                     [name: string]: unknown;
