@@ -68,10 +68,13 @@ class Fleet:
 
     def __exit__(self, *_):
         for of in self.machines.values():
-            # All at once; the stack waits for each.
+            # All at once: each takes some seconds.
             if of.process:
                 of.process.terminate()
-        self.stack.close()
+        try:
+            self.each(lambda _, of: of.__exit__())
+        finally:
+            self.stack.close()
 
     def each(self, act, names=None):
         """Calls `act(name, machine)` for all machines, or those of `names`, three at a time; returns what it returned, by name."""
@@ -85,7 +88,7 @@ class Fleet:
             booted = {name: pool.submit(Machine(f"{self.management}-{name}", self.base).__enter__) for name in self.names}
             for name, future in booted.items():
                 with contextlib.suppress(Exception):
-                    self.machines[name] = self.stack.push(future.result()) and future.result()
+                    self.machines[name] = future.result()
         failed = {name: future.exception() for name, future in booted.items() if future.exception()}
         assert not failed, f"not booted: {failed}"
         self.each(lambda name, of: of.shell(f"hostname {name}; echo {name} >/etc/hostname; echo '127.0.0.1 localhost {name}' >/etc/hosts"))
