@@ -369,12 +369,8 @@ mod tests {
             let (old, new) = ((metadata, intent("x".repeat(octets))), intent("y".into()));
             let (target, written, revision) = (&target, &written, self.revision);
             let act = Action::Rotate;
-<<<<<<< ours
-            let entry = Entry { target, written, old: Some(&old), new: Some(&new), act, uid: None, tenant: None, revision };
-=======
             let entry =
                 Entry { target, written, old: Some(&old), new: Some(&new), act, uid: None, tenant: None, revision };
->>>>>>> theirs
             let note = self.books.note(&entry);
             let mut removed = 0;
             for op in note.ops.clone() {

@@ -588,6 +588,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{node}/retire": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begins to retire a node: it is drained; once nothing uses it, its agent removes what it programmed into the kernel, and its certificates
+         *     are revoked. The controller does the steps, also after a restart; the node's `status.retirement` has which one, and what that waits for.
+         *     Sent again, it changes how the retirement continues.
+         */
+        post: operations["retireNode"];
+        /** Takes a retirement back while its node is drained and has not begun to clean up, with the drain that it made; forgets one that has ended. */
+        delete: operations["cancelRetirement"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{node}/telemetry": {
         parameters: {
             query?: never;
@@ -786,6 +808,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tenants in name order: those with groups, those with quotas of their own, and the default one. With roles in tenants alone, the caller's. */
+        get: operations["listTenants"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -796,7 +835,7 @@ export interface paths {
         /** Your tokens by name, without their secrets; an administrator's list has those of all. */
         get: operations["listTokens"];
         put?: never;
-        /** Makes a token with at most your role. The answer alone has its secret. */
+        /** Makes a token with at most your role in the domain, or in the tenant that it is for. The answer alone has its secret. */
         post: operations["createToken"];
         delete?: never;
         options?: never;
@@ -1108,8 +1147,12 @@ export interface components {
         CallerItem: {
             /** @description Whose writes the caller's are. */
             principal: components["schemas"]["Principal"];
-            /** @description What the caller may do. */
+            /** @description What the caller may do in the whole domain, and so in every tenant. */
             role?: string | null;
+            /** @description What it may do in single tenants besides: role by name of the tenant. */
+            tenants?: {
+                [key: string]: string;
+            };
         };
         /**
          * @description One packet of a group, as every node of its tree saw it. Kept in memory only, the last 32.
@@ -1533,7 +1576,7 @@ export interface components {
          * @description Why a condition is met or not.
          * @enum {string}
          */
-        ConditionReason: "Waiting" | "Infeasible" | "Failed" | "NoTree" | "TreeComputed" | "Confirmed" | "InForce" | "Making" | "GivenUp" | "Opened" | "NoReceiver" | "AgentNotConnected" | "NoErrors" | "NodeError" | "AllConnected" | "Progress" | "NoProgress" | "NoTelemetry" | "NoStall" | "FatalNak" | "ReceiverStalled" | "ChildNodeStalled" | "LinkLossy" | "NoLoss" | "AllSynced" | "NotSynced" | "AgentConnected" | "Restarting" | "NeverReported" | "Reconciled" | "OtherTerm" | "Behind" | "ItemError";
+        ConditionReason: "Waiting" | "Infeasible" | "Failed" | "NoTree" | "TreeComputed" | "Confirmed" | "InForce" | "Making" | "GivenUp" | "Opened" | "NoReceiver" | "AgentNotConnected" | "NoErrors" | "NodeError" | "AllConnected" | "Progress" | "NoProgress" | "NoTelemetry" | "NoStall" | "FatalNak" | "ReceiverStalled" | "ChildNodeStalled" | "LinkLossy" | "NoLoss" | "AllSynced" | "NotSynced" | "AgentConnected" | "Restarting" | "Retired" | "NeverReported" | "Reconciled" | "OtherTerm" | "Behind" | "ItemError";
         /**
          * @description Whether a condition is met.
          * @enum {string}
@@ -3278,6 +3321,23 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
+        List_TenantItem: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["TenantItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "TenantList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_TokenItem: {
             /**
              * @description `canopy/v1`.
@@ -3467,11 +3527,8 @@ export interface components {
             };
             /** @description Unique among resources of its kind, a DNS-1123 label. A member's is its host's name and may be left out. */
             name?: string | null;
-            /**
-             * @description `default`, or left out.
-             * @enum {string|null}
-             */
-            tenant?: "default" | null;
+            /** @description Groups: the tenant that it is created in, and stays in; `default` when left out. All else is the domain's: `default`, or left out. */
+            tenant?: string | null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
@@ -3504,7 +3561,7 @@ export interface components {
             name: string;
             /**
              * @description `default`, or left out.
-             * @enum {string|null}
+             * @enum {unknown}
              */
             tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
@@ -3537,11 +3594,8 @@ export interface components {
             };
             /** @description Unique among resources of its kind, a DNS-1123 label. */
             name: string;
-            /**
-             * @description `default`, or left out.
-             * @enum {string|null}
-             */
-            tenant?: "default" | null;
+            /** @description The tenant that it is created in, and stays in; `default` when left out. */
+            tenant?: string | null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
@@ -3572,11 +3626,8 @@ export interface components {
             };
             /** @description Its host's name, or left out. */
             name?: string | null;
-            /**
-             * @description `default`, or left out.
-             * @enum {string|null}
-             */
-            tenant?: "default" | null;
+            /** @description The group's, or left out. */
+            tenant?: null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
@@ -3609,7 +3660,7 @@ export interface components {
             name: string;
             /**
              * @description `default`, or left out.
-             * @enum {string|null}
+             * @enum {unknown}
              */
             tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
@@ -3647,7 +3698,7 @@ export interface components {
             name: "default";
             /**
              * @description `default`, or left out.
-             * @enum {string|null}
+             * @enum {unknown}
              */
             tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
@@ -3676,6 +3727,8 @@ export interface components {
             name: string;
             /** @description What it may do. */
             role: string;
+            /** @description The tenant that it is for; absent: the whole domain. */
+            tenant?: string | null;
             /** @description `canopy_pat_` and 43 characters, to be sent as `Authorization: Bearer`. It is not shown again. */
             token: string;
         };
@@ -3745,6 +3798,7 @@ export interface components {
              * @description Term of what the agent last reconciled; `None` before its first report.
              */
             observedTerm?: number | null;
+            retirement?: components["schemas"]["Retirement"] | null;
         };
         /** @description Progress of one tree node with a group. */
         NodeProgress: {
@@ -4086,6 +4140,61 @@ export interface components {
          * @enum {string}
          */
         Replication: "srv6" | "multicast";
+        /** @description How a node is to leave. */
+        RetireSpec: {
+            /** @description Remove the hosts behind the node from their groups, which have no other node. Without it, a node with such hosts is not retired. */
+            acceptLoss?: boolean;
+            /** @description Why, for other operators; 1..=1024 characters. */
+            reason?: string;
+            /**
+             * Format: uint64
+             * @description Seconds after which it is a problem that the node has not left, 10 to 86400; nothing is given up then.
+             */
+            timeoutSeconds?: number;
+            /** @description Continue without the report of its agent: what is left on its machine has to be removed by hand. */
+            withoutAgent?: boolean;
+        };
+        /**
+         * @description How far a retirement is.
+         * @enum {string}
+         */
+        RetireStep: "Draining" | "CleaningUp" | "Revoking" | "Retired";
+        /** @description A node that leaves for good, or has left. */
+        Retirement: {
+            /** @description Hosts behind the node are removed from their groups. */
+            acceptLoss: boolean;
+            /**
+             * Format: uint64
+             * @description When it began, nanoseconds since the Unix epoch.
+             */
+            begunUnixNs: number;
+            /** @description Who began it. */
+            by: components["schemas"]["Principal"];
+            /** @description The drain that it has made; absent if the node was drained before. */
+            drain?: string | null;
+            /** @description Why its agent could not remove everything, as it last reported. */
+            failed?: string | null;
+            /** @description Why. */
+            reason: string;
+            /** @description What its agent has removed from the kernel, for people; empty before that, and without the agent. */
+            removed: string[];
+            /**
+             * Format: uint64
+             * @description When this step was reached, nanoseconds since the Unix epoch.
+             */
+            sinceUnixNs: number;
+            /** @description How far it is. */
+            step: components["schemas"]["RetireStep"];
+            /**
+             * Format: uint64
+             * @description Seconds after which it is a problem that it is not over.
+             */
+            timeoutSeconds: number;
+            /** @description What the step waits for, for people; empty once it has ended. */
+            waitsFor: string;
+            /** @description It continues without the report of the node's agent. */
+            withoutAgent: boolean;
+        };
         /** @description An agent whose certificates from before some instant are refused. */
         Revocation: {
             /**
@@ -4126,8 +4235,12 @@ export interface components {
              * @description Time until the session ends, in seconds from now. It also ends with the controller.
              */
             expiresInSeconds: number;
-            /** @description What the session may do: `viewer`, `operator` or `admin`. */
+            /** @description What the session may do in the whole domain: `viewer`, `operator` or `admin`. */
             role?: string | null;
+            /** @description What it may do in single tenants besides: role by name of the tenant. */
+            tenants?: {
+                [key: string]: string;
+            };
         };
         /**
          * @description How bad a problem is, the worst first.
@@ -4303,6 +4416,36 @@ export interface components {
             /** @description Name of the node in the topology. */
             node: string;
         };
+        /** @description A tenant: what it has beside what it may have. */
+        TenantItem: {
+            /**
+             * Format: uint64
+             * @description Its groups.
+             */
+            groups: number;
+            /**
+             * Format: uint32
+             * @description Writes of operators to its groups and their members in a second; `null`: no limit of its own.
+             */
+            maxChangesPerSecond?: number | null;
+            /**
+             * Format: uint32
+             * @description Groups that it may have; `null`: no limit of its own.
+             */
+            maxGroups?: number | null;
+            /**
+             * Format: uint32
+             * @description Memberships of receivers that it may have; `null`: no limit of its own.
+             */
+            maxReceivers?: number | null;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: uint64
+             * @description Memberships of receivers in them.
+             */
+            receivers: number;
+        };
         /** @description Thresholds of one link direction. */
         Thresholds: {
             /** @description What decided K_max. */
@@ -4328,10 +4471,12 @@ export interface components {
             /** @description Its name, unique in the domain. */
             name: string;
             /**
-             * @description `metrics`, `viewer`, `operator` or `admin`; at most the caller's.
+             * @description `metrics`, `viewer`, `operator` or `admin`; at most the caller's there.
              * @enum {string}
              */
             role: "metrics" | "viewer" | "operator" | "admin";
+            /** @description The tenant that it is for; the whole domain when left out. */
+            tenant?: string | null;
         };
         /** @description A token, without its secret. */
         TokenItem: {
@@ -4351,6 +4496,8 @@ export interface components {
             name: string;
             /** @description What it may do. */
             role: string;
+            /** @description The tenant that it is for; absent: the whole domain. */
+            tenant?: string | null;
             /**
              * Format: uint64
              * @description When it was used last, nanoseconds since 1970; `null`: never. After a restart of the controller it may be a minute older.
@@ -4491,6 +4638,8 @@ export interface components {
             labels: components["schemas"]["BTreeMap"];
             /** @description Its spec. */
             spec: Record<string, never>;
+            /** @description The tenant of a group. */
+            tenant?: string | null;
             /** @description Which resource of this name. */
             uid: string;
             writtenBy?: components["schemas"]["Principal"] | null;
@@ -4576,7 +4725,7 @@ export interface operations {
                 /** @description Only writes of the principal with this name. */
                 by?: string;
                 /** @description Only this kind of write: `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
-                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke";
+                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke" | "retire";
                 /** @description Only writes of the last so many seconds, on the controller's clock. */
                 withinSeconds?: number;
                 /** @description Send changes as server-sent events instead of a list. */
@@ -6897,7 +7046,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid */
+            /** @description not valid, or over a quota of the tenant */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6906,7 +7055,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            /** @description the tenant has made too many changes: see Retry-After */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -7169,7 +7318,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid */
+            /** @description not valid, or over a quota of the tenant */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7178,7 +7327,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            /** @description the tenant has made too many changes: see Retry-After */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -7341,7 +7490,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            /** @description the tenant has made too many changes: see Retry-After */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -7949,7 +8098,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid */
+            /** @description not valid, or over a quota of the tenant */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7958,7 +8107,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            /** @description the tenant has made too many changes: see Retry-After */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -8232,7 +8381,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description not valid */
+            /** @description not valid, or over a quota of the tenant */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -8241,7 +8390,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            /** @description the tenant has made too many changes: see Retry-After */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -8396,7 +8545,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            /** @description the tenant has made too many changes: see Retry-After */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -9873,6 +10022,279 @@ export interface operations {
             };
             /** @description stopping, busy, or no answer in time */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retireNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RetireSpec"];
+            };
+        };
+        responses: {
+            /** @description begun, or changed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeResource"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or in a session of one */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such node */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description hosts behind the node are members of groups */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelRetirement: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description taken back, or forgotten */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeResource"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or in a session of one */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such node, or it is not being retired */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description its agent has begun to clean up */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11572,6 +11994,94 @@ export interface operations {
                 };
             };
             /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTenants: {
+        parameters: {
+            query?: {
+                /** @description Tenants on this page, 1..=500; 100 when absent. */
+                limit?: number;
+                /** @description Token from the previous page. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description one page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_TenantItem"];
+                };
+            };
+            /** @description a parameter is wrong */
             400: {
                 headers: {
                     [name: string]: unknown;

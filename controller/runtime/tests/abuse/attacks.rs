@@ -13,10 +13,13 @@ use std::time::{Duration, Instant};
 
 use crate::ground::Ground;
 
+/// An attack under way.
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     /// Attacks until then; what its connections have ends with it.
-    pub(crate) run: fn(Ground, Instant) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(crate) run: fn(Ground, Instant) -> Running,
 }
 
 macro_rules! attacks {
