@@ -5,8 +5,8 @@
 Usage: scripts/test.py              all stages
        scripts/test.py STAGE...     some of them: `unit` and `e2e` need a build, the others are make targets
 
-The end-to-end tests wait for most of their time, so that two of their programs run at once, each in labs of its own; what one
-prints appears when it has ended.
+The end-to-end tests wait for most of their time, so that two of their programs run at once, each in labs of its own, but for a
+few that run alone; what one prints appears when it has ended.
 
 All Rust tests come from one `cargo test --workspace` build: another selection of packages enables other features of the
 dependencies and would build half of the tree again. A stage that fails does not end the run, except that nothing runs after
@@ -42,6 +42,8 @@ STAGES = [
 E2E_PACKAGE = "canopy-e2e"
 # Programs of end-to-end tests that run at once.
 E2E_AT_ONCE = 2
+# Those that count what happens in a time: alone, after the others.
+E2E_ALONE = ("congestion", "delay", "longhaul", "thresholds")
 # Python tools are in the project's own environment.
 os.environ["PATH"] = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
 RUST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
@@ -126,8 +128,11 @@ def run_tests(stage, e2e):
         return stage.run([program], cwd=directory, env=env)
 
     programs = [of for of in sorted(test_programs()) if (of[0] == E2E_PACKAGE) == e2e]
-    with concurrent.futures.ThreadPoolExecutor(E2E_AT_ONCE if e2e else 1) as pool:
-        results = list(pool.map(run, programs))
+    together = [of for of in programs if e2e and of[1] not in E2E_ALONE]
+    programs = together + [of for of in programs if of not in together]
+    with concurrent.futures.ThreadPoolExecutor(E2E_AT_ONCE) as pool:
+        results = list(pool.map(run, together))
+    results += map(run, programs[len(together) :])
     stage.failures += [f"{of[0]} {of[1]}" for of, ok in zip(programs, results) if not ok]
     if not e2e and not stage.run(["cargo", "test", "--workspace", "--doc", "--quiet"]):
         stage.failures.append("documentation tests")

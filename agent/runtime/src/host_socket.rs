@@ -96,7 +96,7 @@ impl Hosts {
         };
         // At once: the controller waits for the machine, the agent for its processes.
         if let Some(upstream) = &upstream {
-            unheld.iter().for_each(|unheld| upstream.hold(&unheld.key));
+            upstream.resume(unheld.iter().map(|unheld| &unheld.key));
         }
         let access = Arc::new(Access::new(&self.config));
         let flows = upstream.as_ref().map(|upstream| SourceFlows::new(upstream.flows(), closing.clone()));

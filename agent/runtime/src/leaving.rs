@@ -106,7 +106,7 @@ impl Mark {
     /// It is there and stays.
     pub fn remove(state_dir: &Path) -> Result<bool, MarkError> {
         let path = Self::path(state_dir);
-        match fs::remove_file(&path) {
+        match fs::remove_file(&path).and_then(|()| fs::File::open(state_dir)?.sync_all()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(source) => Err(MarkError::Remove { path, source }),
@@ -133,7 +133,7 @@ pub struct Leaving<'a> {
 }
 
 /// Removes everything by `clean`, again until nothing is left, and reports that until the controller has it. True if the node has left;
-/// false after `shutdown`: the next start continues with it.
+/// false after `shutdown`, when the next start continues with it, and once the node was enrolled again.
 ///
 /// # Errors
 /// The mark or the ledger cannot be written.
@@ -152,14 +152,15 @@ pub async fn leave(
         }
     };
     tokio::select! {
-        left = leaving.run(clean) => left.map(|()| true),
+        left = leaving.run(clean) => left,
         () = alive => Ok(false),
         () = shutdown => Ok(false),
     }
 }
 
 impl Leaving<'_> {
-    async fn run(&mut self, mut clean: impl AsyncFnMut() -> Result<Vec<String>, String>) -> Result<(), MarkError> {
+    /// Whether the node has left.
+    async fn run(&mut self, mut clean: impl AsyncFnMut() -> Result<Vec<String>, String>) -> Result<bool, MarkError> {
         Mark::CleaningUp(self.retirement).write(self.state_dir)?;
         let removed = loop {
             match clean().await {
@@ -179,7 +180,13 @@ impl Leaving<'_> {
             // The worker never ends while the link is held.
             return std::future::pending().await;
         }
-        Mark::Gone(self.retirement).write(self.state_dir)
+        // Enrolled again meanwhile: the node is back, and this process makes way for one that programs it.
+        if Mark::read(self.state_dir)? != Some(Mark::CleaningUp(self.retirement)) {
+            tracing::info!("this node was enrolled again: it does not leave");
+            return Ok(false);
+        }
+        Mark::Gone(self.retirement).write(self.state_dir)?;
+        Ok(true)
     }
 
     fn report(&self, report: CleanedUp) {

@@ -147,6 +147,26 @@ async fn the_flows_of_sources_that_are_held_are_watched() {
     let _held = hold(&mut client).await;
     let wanted = pb::WatchSourceFlowsResponse { flows: vec![flow(6, &[])], nodes: vec![vec![2; 16], vec![3; 16]] };
     soon("the newest flow", async { while watch.message().await.unwrap().as_ref() != Some(&wanted) {} }).await;
+    // The next agent reports nothing before the controller has answered for what this one had.
+    agent.stop().await;
+    while let Ok(left) = watch.message().await {
+        assert_eq!(left.as_ref(), Some(&wanted), "a part was reported at the end");
+    }
+    let agent = Agent::start(dir.path(), &controller).await;
+    let mut client = application(dir.path()).await;
+    let _held = hold(&mut client).await;
+    let socket = format!("unix:{}", dir.path().join("r1.sock").display());
+    let mut watching = SourceFlowServiceClient::new(Endpoint::from_shared(socket).unwrap().connect().await.unwrap());
+    let mut watch = watching.watch_source_flows(pb::WatchSourceFlowsRequest {}).await.unwrap().into_inner();
+    let first = soon("what the agent before had", watch.message()).await.unwrap().unwrap();
+    assert!(!first.flows.is_empty(), "{first:?}");
+    soon("the newest flow", async {
+        let mut seen = first;
+        while seen != wanted {
+            seen = watch.message().await.unwrap().unwrap();
+        }
+    })
+    .await;
     // One that comes later is given what is known.
     let mut late = watching.watch_source_flows(pb::WatchSourceFlowsRequest {}).await.unwrap().into_inner();
     assert_eq!(late.message().await.unwrap(), Some(wanted));

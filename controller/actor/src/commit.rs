@@ -16,7 +16,7 @@ use std::time::Duration;
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::metadata::{Labels, Metadata};
 use canopy_controller_core::principal::{PrincipalKind, Written};
-use canopy_controller_core::tenant::{recorded, to_record};
+use canopy_controller_core::tenant::{Scope, recorded, to_record};
 use canopy_controller_core::{Command, Domain, DomainError};
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
@@ -348,6 +348,11 @@ impl Before {
                 let (group, host) = (group.to_owned(), host.to_owned());
                 match intent {
                     Some(before) => {
+                        let tenant = recorded(before.tenant.as_deref());
+                        if domain.tenant_of(&group).is_some_and(|present| present != tenant) {
+                            let detail = "it is another tenant's by now".to_owned();
+                            return Err(DomainError::InUse { kind: "group", name: group, detail }.into());
+                        }
                         let spec = self.spec::<MemberSpec>(before)?;
                         Command::PutMember { group, spec, create_only: false, instance: None, lease: None }
                     }
@@ -417,12 +422,15 @@ fn is_operators(metadata: &Metadata) -> bool {
     metadata.written().is_some_and(|written| written.by.kind == PrincipalKind::Operator)
 }
 
-/// Refuses an operator's change outside the pending commit.
+/// Refuses an operator's change outside the pending commit; a commit is the domain's, and nothing of a tenant's callers becomes a part of it.
 ///
 /// # Errors
-/// `CommitPending` or `CommitEnded`.
-pub(crate) fn check(pending: Option<&Commit>, named: Option<&str>) -> Result<(), CommandError> {
+/// `CommitPending`, `DomainCommitPending` or `CommitEnded`.
+pub(crate) fn check(pending: Option<&Commit>, named: Option<&str>, scope: &Scope) -> Result<(), CommandError> {
     match (pending, named) {
+        (Some(commit), _) if !scope.is_domain() => {
+            Err(CommandError::DomainCommitPending { by: commit.state.begun.by.to_string() })
+        }
         (Some(commit), Some(id)) if commit.state.id == id => Ok(()),
         (_, Some(id)) => Err(CommandError::CommitEnded { id: id.to_owned() }),
         (None, None) => Ok(()),

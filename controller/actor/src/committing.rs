@@ -6,6 +6,7 @@ use std::time::Duration;
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::principal::{Principal, Written};
 use canopy_controller_core::request_id::RequestId;
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::{Domain, Outcome};
 use canopy_model::rfc3339;
 use canopy_store::{MAX_OPS, Op, StoreError};
@@ -232,7 +233,7 @@ impl Task {
         let (written, action) = (Written { at, by, request }, act.action());
         let commit = match act {
             Act::Begin(timeout) => {
-                self.controller.with_commit(|pending| commit::check(pending, None))?;
+                self.controller.with_commit(|pending| commit::check(pending, None, &Scope::Domain))?;
                 // Records of an earlier one would be taken for records of this one.
                 self.forget_ended_commit().await.map_err(CommandError::Store)?;
                 Commit::begin(drawn_id()?, written.clone(), timeout, now)
@@ -269,6 +270,8 @@ impl Task {
         if commit.is_pending() {
             return Ok(commit);
         }
+        // They waited for its end.
+        self.controller.advance_retirements();
         match self.forget_ended_commit().await {
             // Before the next commit begins.
             Err(error) if is_refusal(&error) => {}

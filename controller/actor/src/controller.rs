@@ -83,8 +83,8 @@ pub(crate) struct Shared {
     audited: watch::Sender<u64>,
     phases: Mutex<Phases>,
     confirmations: Mutex<Confirmations>,
-    validations: Semaphore,
-    journal_readers: Semaphore,
+    validations: Arc<Semaphore>,
+    journal_readers: Arc<Semaphore>,
     commit: Mutex<Option<Commit>>,
     commit_times: Mutex<CommitTimes>,
     telemetry: Telemetry,
@@ -152,7 +152,7 @@ impl Controller {
             audited: watch::Sender::default(),
             phases: Mutex::new(phases),
             confirmations: Mutex::default(),
-            validations: Semaphore::new(1),
+            validations: Arc::new(Semaphore::new(1)),
             commit: Mutex::new(commit),
             commit_times: Mutex::default(),
             health: Mutex::default(),
@@ -168,7 +168,7 @@ impl Controller {
             traces: Traces::default(),
             keys: KeyCounts::default(),
             events,
-            journal_readers: Semaphore::new(1),
+            journal_readers: Arc::new(Semaphore::new(1)),
             captures: CaptureBook::default(),
             log_levels: LogBook::default(),
             retirements: RetireBook::default(),
@@ -226,12 +226,15 @@ impl Controller {
     /// # Errors
     /// The index of the first that is refused, and why.
     pub async fn validate(&self, commands: Vec<Command>, scope: Scope) -> Result<Vec<Outcome>, (usize, CommandError)> {
-        let _one_at_a_time = self.0.validations.acquire().await.map_err(|_| (0, CommandError::Stopping))?;
+        let one_at_a_time =
+            self.0.validations.clone().acquire_owned().await.map_err(|_| (0, CommandError::Stopping))?;
         let this = self.clone();
-        let all =
-            tokio::task::spawn_blocking(move || task::validate(this.read(Domain::clone), commands, &scope, this.now()))
-                .await;
-        all.unwrap_or(Err((0, CommandError::Stopping)))
+        let all = tokio::task::spawn_blocking(move || {
+            // Until the copy is gone, also if the caller goes away meanwhile.
+            let _one_at_a_time = one_at_a_time;
+            task::validate(this.read(Domain::clone), commands, &scope, this.now())
+        });
+        all.await.unwrap_or(Err((0, CommandError::Stopping)))
     }
 
     /// Takes a term higher than `above`, which an agent has accepted: the store was put back to before it. Durable first; then every
@@ -493,9 +496,12 @@ impl Controller {
     /// # Errors
     /// The controller is stopping.
     pub async fn recorded_events(&self, limit: usize, filter: EventFilter) -> Result<Vec<Recorded>, CommandError> {
-        let _one_at_a_time = self.0.journal_readers.acquire().await.map_err(|_| CommandError::Stopping)?;
+        let one_at_a_time = self.0.journal_readers.clone().acquire_owned().await.map_err(|_| CommandError::Stopping)?;
         let this = self.clone();
-        let read = tokio::task::spawn_blocking(move || this.events().recorded(limit, &filter));
+        let read = tokio::task::spawn_blocking(move || {
+            let _one_at_a_time = one_at_a_time;
+            this.events().recorded(limit, &filter)
+        });
         read.await.map_err(|_| CommandError::Stopping)
     }
 
@@ -632,13 +638,18 @@ impl Controller {
         for name in groups {
             // Locked before the read, so that an older phase never overwrites a newer one.
             let mut phases = self.phases_lock();
-            let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason, g.metadata.tenant));
+            let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason, g.metadata));
             match now {
                 None => {
                     phases.remove(name);
                     self.charts_forget_group(name);
                 }
-                Some((phase, reason, tenant)) => {
+                Some((phase, reason, metadata)) => {
+                    // Deleted and created again in one step: what was measured is of the one before, maybe another tenant's.
+                    if phases.is_successor(name, metadata.uid) {
+                        self.charts_forget_group(name);
+                    }
+                    let tenant = metadata.tenant;
                     if phases.set(name, phase) {
                         let detail =
                             if reason.is_empty() { format!("{phase:?}") } else { format!("{phase:?}: {reason}") };

@@ -62,6 +62,14 @@ pub enum CommandError {
         /// Who has begun it.
         by: String,
     },
+    /// A change of a caller who has roles in tenants alone, while a confirmed commit is pending.
+    #[error(
+        "a commit of the domain, which {by} has begun, waits to be confirmed: changes of tenants are possible again once it has ended"
+    )]
+    DomainCommitPending {
+        /// Who has begun it.
+        by: String,
+    },
     /// The confirmed commit that the caller names is not pending.
     #[error("no commit {id} is pending: `canopyctl commit status` shows how the last one ended")]
     CommitEnded {

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use canopy_controller_core::GroupFilter;
+use canopy_controller_core::uid::Uid;
 use canopy_model::status::GroupPhase;
 
 /// Phases by name of the group.
@@ -15,6 +16,7 @@ pub(crate) struct Phases {
     of: HashMap<Arc<str>, GroupPhase>,
     /// The names in each phase, in the order of [`GroupPhase::ALL`].
     names: [BTreeSet<Arc<str>>; GroupPhase::ALL.len()],
+    uids: HashMap<Arc<str>, Uid>,
 }
 
 impl Phases {
@@ -34,7 +36,16 @@ impl Phases {
         true
     }
 
+    /// Whether a group of this name is another one than at the last call.
+    pub(crate) fn is_successor(&mut self, group: &str, uid: Uid) -> bool {
+        match self.uids.get_mut(group) {
+            Some(known) => std::mem::replace(known, uid) != uid,
+            None => self.uids.insert(Arc::from(group), uid).is_some(),
+        }
+    }
+
     pub(crate) fn remove(&mut self, group: &str) {
+        self.uids.remove(group);
         if let Some(before) = self.of.remove(group) {
             self.names[at(before)].remove(group);
         }
@@ -91,6 +102,19 @@ mod tests {
         phases.remove("a");
         phases.remove("a");
         assert_eq!((counted(&phases), phases.names()), (vec![(GroupPhase::Pending, 1)], vec!["b".to_owned()]));
+    }
+
+    /// Catches a group that inherits what is kept of one that had its name.
+    #[test]
+    fn another_group_of_the_same_name_is_a_successor() {
+        let mut phases = Phases::default();
+        let uid = |uid: &str| serde_json::from_value(serde_json::json!(uid)).unwrap();
+        let [first, second]: [Uid; 2] =
+            [uid("00000000-0000-8000-8000-000000000001"), uid("00000000-0000-8000-8000-000000000002")];
+        assert!(!phases.is_successor("a", first) && !phases.is_successor("a", first));
+        assert!(phases.is_successor("a", second) && !phases.is_successor("a", second));
+        phases.remove("a");
+        assert!(!phases.is_successor("a", first));
     }
 
     /// Catches a name that two pages have or none, and one of a phase that the group has left.

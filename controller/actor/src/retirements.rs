@@ -100,6 +100,10 @@ impl Controller {
 
     /// Takes the next steps that are due. Must be called on the tokio runtime.
     pub(crate) fn advance_retirements(&self) {
+        // What a pending commit has made of the topology may be taken back: no step that cannot be is taken on it.
+        if self.with_commit(|pending| pending.is_some()) {
+            return;
+        }
         self.execute_due(&STEP);
     }
 

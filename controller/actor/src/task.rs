@@ -348,7 +348,9 @@ impl Task {
 
     /// Counts an operator's change of what a tenant has; also one that is refused, which costs as much.
     fn check_rate(&mut self, order: &Order) -> Result<(), CommandError> {
-        let target = Target::of(&order.command).filter(|_| order.by.kind == PrincipalKind::Operator && !order.dry_run);
+        // Operators of the domain keep order among tenants: no tenant's rate holds them up.
+        let is_bound = order.by.kind == PrincipalKind::Operator && !order.dry_run && !order.scope.is_domain();
+        let target = Target::of(&order.command).filter(|_| is_bound);
         let found = self.controller.read(|d| {
             let tenant = target?.tenant(d, &order.command)?;
             let limit = d.quota(&tenant).changes_per_second;
@@ -380,7 +382,13 @@ impl Task {
     /// Checks an order, and notes what an operator writes, and what the controller (`is_own`) writes of what operators declare.
     fn prepare(&self, domain: &Domain, order: Order, is_own: bool) -> Result<Checked, CommandError> {
         order.check(domain)?;
-        let Order { command, by, request, plan, commit, dry_run, .. } = order;
+        if let Command::Retire { node, .. } | Command::CancelRetirement { node } = &order.command
+            && self.controller.with_commit(|pending| pending.is_some())
+        {
+            let why = "its steps cannot be taken back, and its node may be one that the commit changes".to_owned();
+            return Err(CommandError::NotReversible { resource: format!("the retirement of node {node}"), why });
+        }
+        let Order { command, by, request, plan, commit, dry_run, scope, .. } = order;
         let written = Written { at: UnixTime::now(), by, request };
         let is_operator = written.by.kind == PrincipalKind::Operator || is_own;
         let target = Target::of(&command).filter(|_| is_operator || dry_run || plan.is_some());
@@ -409,7 +417,7 @@ impl Task {
         let is_change = target.kind != IntentKind::Silence;
         let touch = if is_noted && !is_own && is_change {
             self.controller.with_commit(|pending| {
-                commit::check(pending, commit.as_deref())?;
+                commit::check(pending, commit.as_deref(), &scope)?;
                 pending.map_or(Ok(None), |pending| pending.touch(domain, &target, &command, old.as_ref()))
             })?
         } else {

@@ -32,6 +32,7 @@ pub fn command(e: CommandError) -> Status {
         CommandError::Precondition { .. }
         | CommandError::PlanChanged { .. }
         | CommandError::CommitPending { .. }
+        | CommandError::DomainCommitPending { .. }
         | CommandError::CommitEnded { .. }
         | CommandError::NotReversible { .. }
         | CommandError::KeyReused { .. }

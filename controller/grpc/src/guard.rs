@@ -15,8 +15,9 @@ use tonic::server::NamedService;
 use crate::caller::Source;
 use crate::whole::{Held, Whole};
 
-/// Calls of agents with a certificate at once, together and with one key: a host has one per group that it watches and per membership.
-const CALLS: (usize, usize) = (65_536, 2048);
+/// Calls of agents with a certificate to one service at once, together and with one key. A host has one per group that it watches and per
+/// membership that it holds: a million memberships are held, and calls of hosts leave those of nodes their places.
+const CALLS: (usize, usize) = (1 << 20, 2048);
 /// Calls without a valid certificate at once, together and from one network.
 const CALLS_OF_STRANGERS: (usize, usize) = (1024, 32);
 /// Octets of messages that are not whole, together and of one caller, who gets two of the largest.
@@ -41,6 +42,12 @@ impl Default for Guard {
 }
 
 impl Guard {
+    /// For another service, whose calls and messages are counted apart.
+    pub(crate) fn apart(&self) -> Self {
+        let Self { strangers, .. } = self.clone();
+        Self { strangers, ..Self::default() }
+    }
+
     /// A place for a call; programs of the machine need none.
     fn call(&self, source: &Source) -> Result<Option<Place<Source>>, Status> {
         let place = match source {

@@ -71,8 +71,8 @@ pub async fn server(
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .add_service(Guarded::new(health_service, &guard))
         .add_service(Guarded::new(identities.max_decoding_message_size(MAX_ENROLLMENT_BYTES), &guard))
-        .add_service(InterceptedService::new(Guarded::new(nodes, &guard), only_known))
-        .add_service(InterceptedService::new(Guarded::new(membership, &guard), only_known))
+        .add_service(InterceptedService::new(Guarded::new(nodes, &guard.apart()), only_known))
+        .add_service(InterceptedService::new(Guarded::new(membership, &guard.apart()), only_known))
 }
 
 /// Refuses callers without a valid certificate before a message of theirs is read, which may be large.

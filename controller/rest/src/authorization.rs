@@ -62,6 +62,9 @@ enum Reach {
     Group,
 }
 
+/// A packet is captured by a write that reads.
+const CAPTURES: &str = "/api/v1/groups/{group}/captures";
+
 const OF_TENANTS: [(&str, &str, Reach); 33] = [
     ("GET", "/api/v1/caller", Reach::Scoped),
     ("POST", "/api/v1/sign-in-codes", Reach::Scoped),
@@ -170,7 +173,8 @@ async fn of_group(
     if identity.role_in(&found.0) < Some(needed) {
         return refuse(identity, needed, false);
     }
-    let is_read = as_read(&parts.method) == Method::GET || parts.uri.path().ends_with("/captures");
+    let is_capture = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str() == CAPTURES);
+    let is_read = as_read(&parts.method) == Method::GET || is_capture;
     let response = next.run(Request::from_parts(parts, body)).await;
     // What was read meanwhile may be of another group that has got this name. Commands are checked when they are prepared.
     if is_read && find() != Some(found) {

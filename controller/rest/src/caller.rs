@@ -8,6 +8,7 @@ use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use canopy_controller_access::Identity;
+use canopy_controller_core::principal::Principal;
 use tokio::sync::OnceCell;
 use tower_http::add_extension::AddExtension;
 
@@ -54,6 +55,11 @@ impl Caller {
     }
 }
 
+/// By which a caller's limits are counted: all tokens of one maker are one caller's.
+pub(crate) fn key(principal: &Principal) -> String {
+    Principal { token: None, via: None, ..principal.clone() }.to_string()
+}
+
 /// The way of a connection of a stranger to become that of a known caller.
 #[derive(Clone)]
 pub struct Arrival(Arc<dyn Fn(&str) -> bool + Send + Sync>);
@@ -67,7 +73,7 @@ impl Arrival {
     /// The connection of this request is that of a known caller from now on; false if it has no place as that.
     pub(crate) fn admit(request: &Extensions, by: &Identity) -> bool {
         let arrival = request.get::<Option<Self>>().and_then(Option::as_ref);
-        arrival.is_none_or(|arrival| (arrival.0)(&by.principal.to_string()))
+        arrival.is_none_or(|arrival| (arrival.0)(&key(&by.principal)))
     }
 }
 

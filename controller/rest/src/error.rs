@@ -109,7 +109,9 @@ impl From<CommandError> for ApiError {
             CommandError::Precondition { .. } => {
                 Self::new(StatusCode::PRECONDITION_FAILED, "PreconditionFailed", detail)
             }
-            CommandError::CommitPending { .. } => Self::new(StatusCode::CONFLICT, "CommitPending", detail),
+            CommandError::CommitPending { .. } | CommandError::DomainCommitPending { .. } => {
+                Self::new(StatusCode::CONFLICT, "CommitPending", detail)
+            }
             CommandError::CommitEnded { .. } => Self::new(StatusCode::CONFLICT, "CommitEnded", detail),
             CommandError::NotReversible { .. } => Self::new(StatusCode::CONFLICT, "NotReversible", detail),
             CommandError::KeyReused { .. } => Self {

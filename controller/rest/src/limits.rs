@@ -18,9 +18,10 @@ use axum::response::{IntoResponse, Response};
 use canopy_controller_access::Identity;
 use canopy_daemon::limits::{Account, Budget, Limit, OverBudget};
 use futures::StreamExt;
+use http_body_util::LengthLimitError;
 use tokio::time::{Instant, timeout_at};
 
-use crate::caller::Caller;
+use crate::caller::{self, Caller};
 use crate::error::ApiError;
 
 /// Octets of bodies until their requests are answered: of all callers, and of one, who gets two of the largest.
@@ -64,7 +65,7 @@ pub(crate) fn principal() -> Option<String> {
 pub(crate) async fn count(State(limits): State<Limits>, request: Request, next: Next) -> Response {
     let by = Caller::of(request.extensions()).await.principal;
     let is_root = by.uid == Some(0) && by.token.is_none() && by.via.is_none();
-    let principal = by.to_string();
+    let principal = caller::key(&by);
     let is_head = request.method() == Method::HEAD;
     // Held until the request is answered, beyond the end of its body: what was read of it is still there.
     let account = Arc::new(Mutex::new(limits.requests.open(principal.clone())));
@@ -125,8 +126,15 @@ pub(crate) fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<ApiEr
             Limit::MessageTime.refuse();
             Some(ApiError::new(StatusCode::REQUEST_TIMEOUT, "BodyTimeout", format!("the body is not whole: {why}")))
         }
-        NotRead::Broken(_) => None,
+        NotRead::Broken(broken) => is_too_long(broken).then(|| {
+            let detail = "the body is larger than this operation reads of a caller without a role";
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BodyTooLarge", detail)
+        }),
     }
+}
+
+fn is_too_long(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<LengthLimitError>())
 }
 
 fn over_budget(over: OverBudget, limit: Limit, what: &str) -> ApiError {
@@ -142,7 +150,8 @@ fn over_budget(over: OverBudget, limit: Limit, what: &str) -> ApiError {
 fn taken(response: Response, mut account: Account<String>) -> Response {
     let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
     let Some(length) = length.filter(|length| *length > SMALL_ANSWER) else { return response };
-    if let Err(over) = account.take(length) {
+    // One that is larger than a caller's share can be taken, too, by a caller who has nothing else.
+    if let Err(over) = account.take(length.min(ANSWERS.1 / 2)) {
         return over_budget(over, Limit::AnswerOctets, "answers").into_response();
     }
     let (mut head, body) = response.into_parts();

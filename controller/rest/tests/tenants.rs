@@ -462,3 +462,52 @@ async fn quotas_are_refused_and_shown() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(fast.delete("/api/v1/groups/f2").await.status, 204);
 }
+
+/// Catches a tenant whose change becomes a part of the domain's commit, and is taken back, or kept, with it.
+#[tokio::test]
+async fn a_commit_of_the_domain_takes_in_no_tenant() {
+    let api = Api::start().await;
+    let acme = api.of_tenant("acme", Role::Operator);
+    let begun = api.post("/api/v1/commit", &json!({"timeoutSeconds": 600})).await;
+    assert!(begun.status.is_success(), "{}", begun.text);
+    let id = begun.json()["id"].as_str().unwrap().to_owned();
+    let group = support::group("x");
+    let headers = [("content-type", "application/json"), ("canopy-commit", id.as_str())];
+    for refused in [
+        acme.put("/api/v1/groups/x", &group).await,
+        acme.send("PUT", "/api/v1/groups/x", &headers, group.to_string()).await,
+    ] {
+        assert_eq!((refused.problem().0, refused.problem().1.as_str()), (409, "CommitPending"), "{}", refused.text);
+        assert!(!refused.text.contains(&id), "{}", refused.text);
+    }
+    assert_eq!(api.post("/api/v1/commit/cancel", &json!({"id": id})).await.status, 200);
+    assert_eq!(acme.put("/api/v1/groups/x", &group).await.status, 201);
+}
+
+/// Catches a role in one tenant that makes tokens for another place, where it only reads.
+#[tokio::test]
+async fn tokens_are_made_by_operators_of_their_own_place() {
+    let api = Api::start().await;
+    let tenants = [("acme".to_owned(), Role::Operator), ("beta".to_owned(), Role::Viewer)].into();
+    let reader = Identity { tenants, ..Identity::new(Principal::operator("eve", Some(2000)), Some(Role::Viewer)) };
+    let eve = api.by_identity(reader);
+    for token in [json!({"name": "t", "role": "viewer"}), json!({"name": "t", "role": "viewer", "tenant": "beta"})] {
+        let refused = eve.post("/api/v1/tokens", &token).await;
+        assert_eq!((refused.problem().0, refused.problem().1.as_str()), (403, "RoleNeeded"), "{}", refused.text);
+    }
+    let made = eve.post("/api/v1/tokens", &json!({"name": "t", "role": "operator", "tenant": "acme"})).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+}
+
+/// Catches a group that is taken for a path because of its name.
+#[tokio::test]
+async fn a_group_is_deleted_whatever_its_name() {
+    let api = Api::start().await;
+    let acme = api.of_tenant("acme", Role::Operator);
+    for name in ["captures", "members", "watch"] {
+        let path = format!("/api/v1/groups/{name}");
+        assert_eq!(acme.put(&path, &support::group(name)).await.status, 201);
+        let deleted = acme.delete(&path).await;
+        assert_eq!(deleted.status, 204, "{name}: {}", deleted.text);
+    }
+}

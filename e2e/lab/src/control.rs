@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -202,7 +203,7 @@ impl Lab {
         .map(drop)
     }
 
-    /// Waits until every node runs exactly what the controller desires of it.
+    /// Waits until every node runs exactly what the controller desires of it, and every agent that was started serves its hosts.
     ///
     /// # Errors
     /// Not in time, or a program exited; the error contains what the nodes report.
@@ -212,9 +213,19 @@ impl Lab {
             let count = |field: &str| topology.pointer(&format!("/status/{field}")).and_then(Value::as_u64);
             Ok(status == 200 && count("nodes").is_some() && count("nodes") == count("syncedNodes"))
         };
-        self.wait("every node to run the topology", synced).map_err(|e| match self.rest("GET", "/api/v1/nodes", None) {
-            Ok((_, nodes)) => e.context(describe_nodes(&nodes)),
-            Err(_) => e,
+        self.wait("every node to run the topology", synced).map_err(|e| {
+            match self.rest("GET", "/api/v1/nodes", None) {
+                Ok((_, nodes)) => e.context(describe_nodes(&nodes)),
+                Err(_) => e,
+            }
+        })?;
+        let is_served = |node: &str| {
+            let socket = self.host_socket(node);
+            socket.as_os_str().len() > 100 || UnixStream::connect(socket).is_ok()
+        };
+        self.wait("every agent to serve its hosts", |lab| {
+            let started = lab.state.processes.keys().filter_map(|name| name.strip_prefix("agent-"));
+            Ok(started.into_iter().all(is_served))
         })
     }
 

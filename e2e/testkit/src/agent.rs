@@ -29,7 +29,7 @@ pub struct Requests {
     pub ended: usize,
     /// Leaves.
     pub leaves: Vec<LeaveRequest>,
-    /// What a hold is answered one after the other, once it is held.
+    /// What a hold is answered one after the other, the first when it is held.
     pub flows: Vec<SourceFlow>,
 }
 
@@ -161,8 +161,8 @@ impl MembershipService for Service {
     ) -> Result<Response<Self::HoldMembershipStream>, Status> {
         self.requests.lock().unwrap().holds.push(request.into_inner());
         let hold = Hold(self.requests.clone());
-        let flows = self.requests.lock().unwrap().flows.clone();
-        let held = tokio_stream::once(Ok(HoldMembershipResponse::default()));
+        let mut flows = self.requests.lock().unwrap().flows.clone().into_iter();
+        let held = tokio_stream::once(Ok(HoldMembershipResponse { flow: flows.next() }));
         let held = held.chain(tokio_stream::iter(flows).map(|flow| Ok(HoldMembershipResponse { flow: Some(flow) })));
         let held = held.chain(tokio_stream::pending()).map(move |response| {
             let _until_given_up = &hold;

@@ -61,26 +61,30 @@ async fn send_all(
     sender: mpsc::Sender<Result<pb::WatchSourceFlowsResponse, Status>>,
 ) {
     loop {
-        let all = response(&flows.borrow_and_update());
-        if sender.send(Ok(all)).await.is_err() {
+        // A part would end the pacing of the rest.
+        let all = Some(flows.borrow_and_update()).filter(|flows| flows.is_complete()).map(|flows| response(&flows));
+        if let Some(all) = all
+            && sender.send(Ok(all)).await.is_err()
+        {
             return;
         }
         tokio::select! {
-            changed = flows.changed() => if changed.is_err() { return },
+            biased;
             () = closed(&mut closing) => {
                 // The reader may be gone: nothing to do.
                 _ = sender.send(Err(Status::unavailable("the agent is stopping: watch again"))).await;
                 return;
             }
             () = sender.closed() => return,
+            changed = flows.changed() => if changed.is_err() { return },
         }
     }
 }
 
 fn response(flows: &Flows) -> pb::WatchSourceFlowsResponse {
-    let nodes: BTreeSet<&Vec<u8>> = flows.values().flat_map(|flow| &flow.nodes).collect();
+    let nodes: BTreeSet<&Vec<u8>> = flows.known.values().flat_map(|flow| &flow.nodes).collect();
     pb::WatchSourceFlowsResponse {
-        flows: flows.values().map(|flow| pb::SourceFlow { nodes: vec![], ..flow.clone() }).collect(),
+        flows: flows.known.values().map(|flow| pb::SourceFlow { nodes: vec![], ..flow.clone() }).collect(),
         nodes: nodes.into_iter().cloned().collect(),
     }
 }

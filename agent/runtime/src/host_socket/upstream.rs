@@ -3,7 +3,7 @@
 //! controller ends its memberships. While it runs, the agent itself leaves for processes that have ended. The same streams bring how the
 //! packets of sources leave the machine.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +25,32 @@ const MAX_HELD: usize = 1000;
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// How packets of the sources among the held memberships leave.
-pub(super) type Flows = BTreeMap<Key, pb::SourceFlow>;
+#[derive(Default)]
+pub(super) struct Flows {
+    pub(super) known: BTreeMap<Key, pb::SourceFlow>,
+    /// Leases of the agent before, and of joins that were repeated, for which the controller has not answered yet: what is known is not all.
+    awaited: HashSet<Key>,
+}
+
+impl Flows {
+    /// Whether nothing is missing that the agent before had.
+    pub(super) fn is_complete(&self) -> bool {
+        self.awaited.is_empty()
+    }
+
+    fn answered(&mut self, key: &Key, flow: Option<pb::SourceFlow>) -> bool {
+        let was_awaited = self.awaited.remove(key);
+        match flow {
+            Some(flow) => self.known.insert(key.clone(), flow.clone()) != Some(flow) || was_awaited,
+            None => self.known.remove(key).is_some() || was_awaited,
+        }
+    }
+
+    fn ended(&mut self, key: &Key) -> bool {
+        let was_awaited = self.awaited.remove(key);
+        self.known.remove(key).is_some() || was_awaited
+    }
+}
 
 /// Holds leases at the controller.
 pub(super) struct Upstream {
@@ -62,6 +87,12 @@ impl Upstream {
         )))
     }
 
+    /// Takes up the leases of the agent before.
+    pub(super) fn resume<'a>(self: &Arc<Self>, keys: impl Iterator<Item = &'a Key> + Clone) {
+        self.flows.send_modify(|flows| flows.awaited = keys.clone().cloned().collect());
+        keys.for_each(|key| self.hold(key));
+    }
+
     /// Holds a lease until it ends here, or its membership ends at the controller.
     pub(super) fn hold(self: &Arc<Self>, key: &Key) {
         let Some(mut lease) = self.leases.follow(key) else { return };
@@ -70,13 +101,16 @@ impl Upstream {
             tokio::select! {
                 () = this.keep(&held) => {}
                 () = ended(&mut lease) => {}
-                () = closed(&mut closing) => {}
+                // The next agent has them, too.
+                () = closed(&mut closing) => return,
             }
-            this.flows.send_if_modified(|flows| flows.remove(&held).is_some());
+            this.flows.send_if_modified(|flows| flows.ended(&held));
         });
         // One of an earlier join may be about to find that its membership has ended.
         if let Some(before) = self.tasks().insert(key.clone(), task.abort_handle()) {
             before.abort();
+            // It may be another membership by now, a receiver's for one.
+            self.flows.send_if_modified(|flows| !flows.awaited.insert(key.clone()));
         }
     }
 
@@ -114,11 +148,8 @@ impl Upstream {
             match stream.message().await {
                 Ok(Some(held)) => {
                     backoff.reset();
-                    if let Some(flow) = held.flow {
-                        self.flows.send_if_modified(|flows| {
-                            flows.insert((group.to_owned(), host.to_owned()), flow.clone()) != Some(flow)
-                        });
-                    }
+                    let key = (group.to_owned(), host.to_owned());
+                    self.flows.send_if_modified(|flows| flows.answered(&key, held.flow));
                 }
                 Ok(None) => return Status::unavailable("it ended the stream without a status"),
                 Err(status) => return status,

@@ -51,7 +51,10 @@ impl RetireCommands<'_> {
             );
             return Err(DomainError::InUse { kind: "node", name: node, detail });
         }
-        if let Some(old) = self.0.retirements.get(&node) {
+        // One that has an agent again is not the one that left.
+        let is_back = self.0.node(&node).is_some_and(|at| at.connected);
+        let old = self.0.retirements.get(&node).filter(|old| !(old.has_ended() && is_back));
+        if let Some(old) = old {
             if old.spec == spec || old.has_ended() {
                 return Ok(Prepared::noop(self.0, old.id));
             }

@@ -145,7 +145,7 @@ pub(super) fn put(document: &mut Value) {
 fn of_parameter(path: &str, name: &str) -> Option<Value> {
     let up_to = |most: usize| range(1..=most as u64);
     Some(match (path, name) {
-        ("/api/v1/groups" | "/api/v1/hosts", "limit") => up_to(page::MAX_PAGE),
+        ("/api/v1/groups" | "/api/v1/hosts" | "/api/v1/tenants", "limit") => up_to(page::MAX_PAGE),
         ("/api/v1/audit", "limit") => up_to(history::MAX_PAGE),
         ("/api/v1/events", "limit") => up_to(RING),
         ("/api/v1/problems", "limit") => up_to(problems::MAX_LIMIT),
@@ -160,7 +160,7 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         ("/api/v1/groups/{group}/waited-for", "limit") => up_to(waited::MAX_LIMIT),
         ("/api/v1/audit", "continue") => json!({"pattern": "^[0-9]{1,19}$"}),
         // The hexadecimal digits of a name.
-        ("/api/v1/groups" | "/api/v1/hosts", "continue") => {
+        ("/api/v1/groups" | "/api/v1/hosts" | "/api/v1/tenants", "continue") => {
             json!({"pattern": format!("^(2d|3[0-9]|6[1-9a-f]|7[0-9a]){{1,{MAX_NAME}}}$")})
         }
         (_, "labelSelector") => json!({"pattern": selector()}),

@@ -30,17 +30,26 @@ pub(crate) async fn get(
     let object: ChartObject = query.object.parse().map_err(|why| ApiError::bad_request("object", why))?;
     let series = query.series.as_deref().map(str::parse::<Series>).transpose();
     let series = series.map_err(|why| ApiError::bad_request("series", why))?;
-    let charted = controller.chart(&object, series, query.from, query.to, query.step);
-    let charted = charted.map_err(|(field, why)| ApiError::bad_request(field, why))?;
     let scope = by.scope(Role::Viewer);
     let is_seen = || match &object {
+        _ if scope.is_domain() => true,
         ChartObject::Group(name) => controller.read(|d| d.tenant_of(name).is_some_and(|tenant| scope.has(tenant))),
         _ => false,
     };
-    let charted = charted.filter(|_| scope.is_domain() || is_seen()).ok_or_else(|| {
-        let detail = format!("nothing is kept of {object}: it does not exist, or nothing was measured of it yet, or it was idle and made room for others");
+    let nothing = || {
+        let detail = format!(
+            "nothing is kept of {object}: it does not exist, or nothing was measured of it yet, or it was idle and made room for others"
+        );
         ApiError::new(StatusCode::NOT_FOUND, "NotFound", detail)
-    })?;
+    };
+    // First: a refusal of another parameter would show that there is something.
+    if !is_seen() {
+        return Err(nothing());
+    }
+    let charted = controller.chart(&object, series, query.from, query.to, query.step);
+    let charted = charted.map_err(|(field, why)| ApiError::bad_request(field, why))?;
+    // Once more: another tenant's group may have got the name.
+    let charted = charted.filter(|_| is_seen()).ok_or_else(nothing)?;
     let all = charted.charts.into_iter().map(|chart| item(&object, chart.series, &chart.points));
     let charts = Charts {
         api_version: ApiVersion,

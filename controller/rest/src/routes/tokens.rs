@@ -18,6 +18,7 @@ use canopy_controller_api::token::{CallerItem, NewToken, TokenInput, TokenItem};
 use canopy_controller_api::{Kind, List};
 use canopy_controller_authority::Registrar;
 use canopy_controller_core::audit::{Action, IntentKind};
+use canopy_controller_core::role::Role;
 use canopy_model::FieldError;
 use canopy_units::UnixTime;
 
@@ -65,6 +66,7 @@ pub(crate) async fn create(
     for_users(&headers, &by)?;
     let life = Duration::from_secs(for_seconds.map_or(DEFAULT, u64::from));
     let request = TokenRequest { name, tenant, role, life };
+    makes_tokens(&by, request.tenant.as_deref())?;
     tokens.check(&request, &by, UnixTime::now()).map_err(refused)?;
     audited(&controller, &request.name, Action::Create, &by).await?;
     let made = on_disk(move || tokens.make(request, &by, UnixTime::now())).await?;
@@ -85,7 +87,8 @@ pub(crate) async fn rotate(
 ) -> Result<Response, ApiError> {
     conditions.unconditional()?;
     for_users(&headers, &by)?;
-    tokens.own(&name, &by, UnixTime::now()).map_err(refused)?;
+    let token = tokens.own(&name, &by, UnixTime::now()).map_err(refused)?;
+    makes_tokens(&by, token.tenant.as_deref())?;
     audited(&controller, &name, Action::Rotate, &by).await?;
     let made = on_disk(move || tokens.rotate(&name, &by, UnixTime::now())).await?;
     Ok(shown(StatusCode::OK, made, registrar.as_deref()))
@@ -114,6 +117,16 @@ pub(crate) async fn revoke(
     sessions.end_of_token(&name);
     on_disk(move || tokens.revoke(&name, &by, UnixTime::now())).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Refuses who is no operator where the token is for: another role elsewhere gives no right to make tokens here.
+fn makes_tokens(by: &Identity, tenant: Option<&str>) -> Result<(), ApiError> {
+    if by.scope(Role::Operator).has_of(tenant) {
+        return Ok(());
+    }
+    let place = tenant.map_or_else(|| "the whole domain".to_owned(), |tenant| format!("tenant {tenant}"));
+    let detail = format!("a token for {place} is made by its operators and administrators: ask one of them");
+    Err(ApiError::new(StatusCode::FORBIDDEN, "RoleNeeded", detail))
 }
 
 fn for_users(headers: &HeaderMap, by: &Identity) -> Result<(), ApiError> {
