@@ -119,10 +119,10 @@ async fn a_membership_lasts_while_the_agent_of_its_edge_is_gone_as_well() {
     agent(&controller, "n1").await;
     join(&controller, "r3", 18, true).await;
     join(&controller, "r5", 19, true).await;
-    gone(&controller, "r5").await;
+    // The event follows the end.
+    let r5 = noted(&controller, "MemberEvicted", "n1").await;
     agent(&controller, "n2").await;
     gone(&controller, "r3").await;
-    let r5 = noted(&controller, "MemberEvicted", "n1").await;
     let connected = noted(&controller, "AgentConnected", "n2").await;
     let r3 = noted(&controller, "MemberEvicted", "n2").await;
     assert!(r5 < connected && connected < r3, "{r5} {connected} {r3}");
