@@ -29,7 +29,7 @@ use canopy_model::congestion::PortCongestion;
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::GroupId;
-use canopy_model::member::{Connection, MemberSpec, Role, SourceFlow};
+use canopy_model::member::{Connection, MemberSpec};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::reach::HostReach;
 use canopy_model::retirement::CleanedUp;
@@ -78,6 +78,7 @@ mod group_change;
 mod group_commands;
 mod groups;
 mod hmac;
+mod holding;
 mod host_index;
 mod host_views;
 mod labels;
@@ -640,48 +641,6 @@ impl Domain {
         let members = self.state.groups.get(group)?;
         members.members.get(host).filter(|m| members.takes_part(m))?;
         self.connection(group)
-    }
-
-    /// How the packets of the source `host` leave it; `None` if it is not the group's source, or there is no tree.
-    pub fn source_flow(&self, group: &str, host: &str) -> Option<SourceFlow> {
-        let group = self.state.groups.get(group)?;
-        let member = group.members.get(host).filter(|m| m.spec.role == Role::Source)?;
-        group.plan()?;
-        let connection = connection::connection(&self.state.addresses, group)?;
-        let mut nodes: Vec<Ipv6Addr> = group.nodes().map(|at| self.state.nodes[at].spec.base.node_address).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        Some(SourceFlow {
-            qpn: member.spec.qpn,
-            peer: connection.proxy_address,
-            dest_qpn: connection.designated_qpn,
-            nodes,
-        })
-    }
-
-    /// Whether `host` is a member whose membership ends when its agent is gone.
-    pub fn has_lease(&self, group: &str, host: &str) -> bool {
-        self.lease(group, host).is_some()
-    }
-
-    /// Epoch in which `host` joined; `None` unless it is a member whose membership ends when its agent is gone.
-    pub fn lease(&self, group: &str, host: &str) -> Option<u32> {
-        self.state.groups.get(group)?.members.get(host).filter(|m| m.lease).map(|m| m.since)
-    }
-
-    /// The node that `host` is attached to.
-    pub fn edge(&self, host: &str) -> Option<&str> {
-        let network = &self.state.topology.as_ref()?.network;
-        Some(network.name(network.host(host)?.node))
-    }
-
-    /// Group and host of every membership of [`Domain::has_lease`]; goes through all members, for the start.
-    pub fn leases(&self) -> Vec<(String, String)> {
-        let of_group = |(group, g): (&String, &crate::resource::Group)| {
-            let leased = g.members.iter().filter(|(_, m)| m.lease);
-            leased.map(|(host, _)| (group.clone(), host.clone())).collect::<Vec<_>>()
-        };
-        self.state.groups.iter().flat_map(of_group).collect()
     }
 
     /// The network; `None` before a topology was declared.
