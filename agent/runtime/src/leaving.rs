@@ -239,6 +239,25 @@ mod tests {
         assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::Gone(7)));
     }
 
+    /// Catches a process that marks a node as gone which was enrolled again before the controller answered: it would stay stopped.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_enrolled_again_meanwhile_does_not_leave() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ledger, notifier) = (Ledger::open(dir.path()).unwrap(), Notifier::default());
+        let (link, mut worker) = channels("n4", None);
+        let clean = async || Ok(vec!["12 routes".to_owned()]);
+        let left = leave(leaving(dir.path(), &ledger, &notifier, link), clean, std::future::pending());
+        let controller = async {
+            report(&mut worker, |report| report.failed.is_none()).await;
+            assert!(Mark::remove(dir.path()).unwrap());
+            worker.announced.send_replace(true);
+            worker
+        };
+        let (left, _worker) = tokio::join!(left, controller);
+        assert!(!left.unwrap());
+        assert_eq!(Mark::read(dir.path()).unwrap(), None);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn one_that_is_stopped_continues_at_its_next_start() {
         let dir = tempfile::tempdir().unwrap();

@@ -179,7 +179,9 @@ async fn leave(
     if leaving::leave(leaving, clean, shutdown).await? {
         return Ok(gone(config));
     }
-    tracing::info!("stopped while this node leaves: the next start continues with it");
+    tracing::info!(
+        "this node has not left: the next start continues with it, or programs the node if it was enrolled again"
+    );
     Ok(ExitCode::SUCCESS)
 }
 
