@@ -105,7 +105,8 @@ impl Leases {
     /// whole grace runs again.
     fn check(&self, key: &Key, was_paused: bool) -> Due {
         let (group, host) = key;
-        let edge_is_there_for = self.edge(host).and_then(|edge| self.0.controller.agent_connected_for(&edge));
+        let edge = self.edge(host);
+        let edge_is_there_for = edge.as_deref().and_then(|edge| self.0.controller.agent_connected_for(edge));
         let mut state = self.lock();
         let Some(lease) = state.get_mut(key) else { return Due::Never };
         let now = Instant::now();
@@ -131,7 +132,8 @@ impl Leases {
                 tracing::warn!(
                     group,
                     host,
-                    "keeps the membership of a host whose agent is gone: the agent of its edge is, or was, gone with it"
+                    edge,
+                    "keeps the membership of a host whose agent is gone, because the agent of its edge node is, or was, gone with it: find what cuts both off from this controller"
                 );
             }
             return Due::At(now + left);

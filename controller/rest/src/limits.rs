@@ -182,3 +182,21 @@ pub(crate) fn too_many_connections(by: &Identity) -> Response {
         format!("{} has as many connections as one principal may have: close one, or try again later", by.principal);
     ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyConnections", detail).after(LATER).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a list of a large domain that can never be had, and large answers that cost nothing.
+    #[tokio::test]
+    async fn an_answer_larger_than_a_share_is_given_to_who_has_nothing_else() {
+        let limits = Limits::default();
+        let answer = || Response::new(Body::from(vec![b'x'; ANSWERS.1 + 1]));
+        let open = || limits.answers.open("alice".to_owned());
+        let held = [taken(answer(), open()), taken(answer(), open())];
+        assert!(held.iter().all(|response| response.status() == StatusCode::OK));
+        assert_eq!(taken(answer(), open()).status(), StatusCode::TOO_MANY_REQUESTS);
+        drop(held);
+        assert_eq!(taken(answer(), open()).status(), StatusCode::OK);
+    }
+}
