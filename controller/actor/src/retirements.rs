@@ -98,6 +98,18 @@ impl Controller {
         self.retire_book().steps.subscribe()
     }
 
+    /// Refuses to begin or cancel a retirement while a commit is pending.
+    ///
+    /// # Errors
+    /// `NotReversible`.
+    pub fn check_retiring(&self, node: &str) -> Result<(), CommandError> {
+        if self.with_commit(|pending| pending.is_none()) {
+            return Ok(());
+        }
+        let why = "its steps cannot be taken back, and its node may be one that the commit changes".to_owned();
+        Err(CommandError::NotReversible { resource: format!("the retirement of node {node}"), why })
+    }
+
     /// Takes the next steps that are due. Must be called on the tokio runtime.
     pub(crate) fn advance_retirements(&self) {
         // What a pending commit has made of the topology may be taken back: no step that cannot be is taken on it.

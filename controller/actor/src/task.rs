@@ -382,11 +382,8 @@ impl Task {
     /// Checks an order, and notes what an operator writes, and what the controller (`is_own`) writes of what operators declare.
     fn prepare(&self, domain: &Domain, order: Order, is_own: bool) -> Result<Checked, CommandError> {
         order.check(domain)?;
-        if let Command::Retire { node, .. } | Command::CancelRetirement { node } = &order.command
-            && self.controller.with_commit(|pending| pending.is_some())
-        {
-            let why = "its steps cannot be taken back, and its node may be one that the commit changes".to_owned();
-            return Err(CommandError::NotReversible { resource: format!("the retirement of node {node}"), why });
+        if let Command::Retire { node, .. } | Command::CancelRetirement { node } = &order.command {
+            self.controller.check_retiring(node)?;
         }
         let Order { command, by, request, plan, commit, dry_run, scope, .. } = order;
         let written = Written { at: UnixTime::now(), by, request };

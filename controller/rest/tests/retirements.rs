@@ -93,3 +93,30 @@ async fn a_node_is_drained_and_its_agent_gets_the_order_on_each_stream_until_it_
     let events = api.get("/api/v1/events?code=NodeRetirement").await.text;
     assert!(events.contains("cancelled") && events.contains("busy") && events.contains("3 routes"), "{events}");
 }
+
+/// Catches a step that cannot be taken back on what a commit may take back, one that is never taken after it, and an entry of the audit
+/// about what was refused.
+#[tokio::test]
+async fn no_retirement_begins_ends_or_advances_while_a_commit_is_pending() {
+    let api = Api::prepared().await;
+    let begin = async || {
+        let begun = api.post("/api/v1/commit", &json!({"timeoutSeconds": 600})).await;
+        assert!(begun.status.is_success(), "{}", begun.text);
+        json!({"id": begun.json()["id"]})
+    };
+    let commit = begin().await;
+    for refused in [api.post(PATH, &json!({})).await, api.send("DELETE", PATH, &[], "").await] {
+        assert_eq!((refused.problem().0, refused.problem().1.as_str()), (409, "NotReversible"), "{}", refused.text);
+    }
+    assert_eq!(audit(&api).await, Vec::<Value>::new());
+    assert_eq!(api.post("/api/v1/commit/cancel", &commit).await.status, 200);
+
+    // It waits for its agent; what makes the next step due comes while a commit is pending.
+    assert_eq!(api.post(PATH, &json!({"acceptLoss": true})).await.status, 200);
+    let commit = begin().await;
+    let _agents = ["n1", "n2"].map(|node| connect(&api, node));
+    let node = api.get("/api/v1/nodes/n1").await.json();
+    assert_eq!(node["status"]["retirement"]["step"], "Draining", "{node}");
+    assert_eq!(api.post("/api/v1/commit/cancel", &commit).await.status, 200);
+    reached(&api, "CleaningUp").await;
+}

@@ -63,8 +63,9 @@ async fn carry_out(
     by: Principal,
 ) -> Result<Json<NodeResource>, ApiError> {
     // The audit has nothing that was refused, and what is carried out only after it has that.
-    let prepared = controller.read(|d| d.prepare(command.clone()).map(|prepared| prepared.is_noop()))?;
-    if !prepared {
+    controller.check_retiring(node)?;
+    let is_noop = controller.read(|d| d.prepare(command.clone()).map(|prepared| prepared.is_noop()))?;
+    if !is_noop {
         let target = Target { kind: IntentKind::Identity, name: format!("node/{node}") };
         controller.audited(target, action, by.clone(), request::current()).await?;
     }
