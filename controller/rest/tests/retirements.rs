@@ -115,6 +115,13 @@ async fn no_retirement_begins_ends_or_advances_while_a_commit_is_pending() {
     assert_eq!(api.post(PATH, &json!({"acceptLoss": true})).await.status, 200);
     let commit = begin().await;
     let _agents = ["n1", "n2"].map(|node| connect(&api, node));
+    // Behind changes that the commit has, a step would have been taken.
+    let headers = [("content-type", "application/json"), ("canopy-commit", commit["id"].as_str().unwrap())];
+    for name in ["other", "another"] {
+        let group = support::group(name).to_string();
+        let put = api.send("PUT", &format!("/api/v1/groups/{name}"), &headers, group).await;
+        assert_eq!(put.status, 201, "{}", put.text);
+    }
     let node = api.get("/api/v1/nodes/n1").await.json();
     assert_eq!(node["status"]["retirement"]["step"], "Draining", "{node}");
     assert_eq!(api.post("/api/v1/commit/cancel", &commit).await.status, 200);
