@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::caller;
 use crate::guest::{Guest, Staying, UserPlace};
 use crate::listen::Listener;
+use crate::socket_owner::uid_of_socket;
 
 /// A handshake takes at most this long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,7 +30,8 @@ const USERS: (usize, usize) = (1024, 128);
 const OF_ROOT: usize = 1024;
 /// Connections of users without a role, together and of one: who may make many users keeps those with a role from nothing.
 const WITHOUT_ROLE: (usize, usize) = (64, 16);
-/// Connections over loopback whose user is asked for, and how many of them at a time: each reads the kernel's table of all sockets.
+/// Connections over loopback whose user is asked for, and how many of them at a time: where the kernel cannot be asked for
+/// one socket, each reads its table of all.
 const ASKED_FOR: (usize, usize) = (256, 2);
 /// Connections over TLS with a bearer, together and of one principal.
 const BEARERS: (usize, usize) = (1024, 128);
@@ -113,8 +115,7 @@ impl Door {
     async fn over_loopback(self, stream: TcpStream, peer: SocketAddr, place: Place<()>) -> io::Result<Entered> {
         let (local, roles) = (stream.local_addr()?, self.roles.clone());
         let turn = self.asking.acquire().await;
-        let uid =
-            tokio::task::spawn_blocking(move || caller::uid_of_tcp(peer, local)).await.map_err(io::Error::other)?;
+        let uid = tokio::task::spawn_blocking(move || uid_of_socket(peer, local)).await.map_err(io::Error::other)?;
         drop((turn, place));
         // It has been this connection all the time: no other user has got its port meanwhile.
         stream.peer_addr()?;

@@ -19,6 +19,7 @@ mod peer_groups;
 mod retiring;
 mod run;
 mod serve;
+mod socket_owner;
 
 pub use listen::{Listen, Listener};
 pub use run::{Parts, run};
