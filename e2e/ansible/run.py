@@ -4,8 +4,8 @@
 
     run.py DIRECTORY_OF_PACKAGES [TOPOLOGY] [ROOT]
 
-A controller, a machine for each node of the topology (e2e/topologies/figure1.yaml), and one with a pacer. Hosts of the topology are network
-namespaces. With ROOT, copies of that root are booted instead of a new one. Needs root, mmdebstrap, systemd-nspawn, dpkg-dev, and
+A controller, a machine for each node of the topology (e2e/topologies/figure1.yaml), and one with the agent of a host and a pacer. Hosts of the
+topology are network namespaces. With ROOT, copies of that root are booted instead of a new one. Needs root, mmdebstrap, systemd-nspawn, dpkg-dev, and
 `scripts/install-tools.sh ansible`; canopy-rc is expected beside the programs of the packages. Leaves nothing behind.
 """
 
@@ -128,7 +128,9 @@ class Inventory(Fleet):
             "pacer_interface": "rdma0",
             "pacer_settings": {"line_rate": "1G"},
         }
-        groups = {"canopy_controllers": address(["c1"]), "canopy_nodes": address(self.nodes), "canopy_pacers": address(["p1"])}
+        # The agent of the last host; it gets the package from the repository.
+        agent = {"hosts": {"p1": {"ansible_host": self.addresses["p1"], "host_agent_host": list(self.hosts)[-1]}}}
+        groups = {"canopy_hosts": agent, "canopy_controllers": address(["c1"]), "canopy_nodes": address(self.nodes), "canopy_pacers": address(["p1"])}
         (self.directory / "inventory.yml").write_text(yaml.safe_dump({"all": {"vars": self.variables, "children": groups}}))
 
     def environment(self):
@@ -205,6 +207,11 @@ class Playbooks:
         assert sorted(node["metadata"]["name"] for node in nodes) == sorted(self.f.nodes)
         self.f.ctl("check")
         assert "rdma0" in self.f.machines["p1"].out("canopy-pacer", "status")
+        assert "answers this agent" in self.doctor()
+
+    def doctor(self):
+        """What the agent of the host finds on its machine."""
+        return self.f.machines["p1"].out("runuser", "-u", "canopy-host-agent", "--", "canopy-host-agent", "doctor", check=False)
 
     def step_the_second_run_changes_nothing(self):
         before = self.f.state()
@@ -219,6 +226,7 @@ class Playbooks:
             ({"agent_settings": {"stamp": {"prot": 862}}}, "n1", "prot"),
             ({"controller_settings": {"store": {"engine": "none"}}}, "c1", "store.engine"),
             ({"pacer_settings": {"rtt": "soon"}}, "p1", "rtt"),
+            ({"host_agent_settings": {"host_socket": {"gruop": "x"}}}, "p1", "gruop"),
         ):
             code, text = self.f.play("site", "--limit", machine_of_it, variables=variables)
             assert code != 0 and named in text, (code, text[-3000:])
@@ -317,7 +325,18 @@ class Playbooks:
         assert gone.shell("find /etc/canopy /var/lib/canopy -name '*agent*' 2>/dev/null || true") == ""
         assert gone.out("ip", "-6", "route", "show", "table", "4791", check=False) == ""
         assert name in self.f.ctl("get", "drains")
+        assert json.loads(self.f.ctl("get", "node", name, "-o", "json"))["status"]["retirement"]["step"] == "Retired"
         changes, _ = self.f.must("retire", variables={"canopy_retire": name})
+        assert not any(changes.values()), changes
+
+    def step_a_host_is_retired(self):
+        self.f.must("retire", variables={"canopy_retire": "p1"})
+        gone = self.f.machines["p1"]
+        assert gone.run("dpkg-query", "-W", "canopy-host", check=False).returncode == 1
+        assert gone.shell("find /etc/canopy /var/lib/canopy 2>/dev/null || true") == ""
+        host = list(self.f.hosts)[-1]
+        assert f"host/{host}" in self.f.ctl("audit", "--kind", "identity"), self.f.ctl("audit", "--kind", "identity")
+        changes, _ = self.f.must("retire", variables={"canopy_retire": "p1"})
         assert not any(changes.values()), changes
 
 
