@@ -5,9 +5,11 @@
 //! - [`Strangers`]: the two lobbies of a TCP port.
 //! - [`Places`]: connections, calls or streams of known callers; one that has all of its own is refused more.
 //! - [`Budget`]: octets of requests and answers that are held; one caller never gets more than is left for all others.
+//! - [`Holder`]: a caller by its credential, with places and octets of its own among those of its maker.
 //! - [`Limit`] names each of them, and counts what it has refused.
 
 mod budget;
+mod holder;
 mod lobby;
 mod places;
 mod strangers;
@@ -16,6 +18,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use budget::{Account, Budget, OverBudget};
+pub use holder::{Holder, HolderAccount, HolderBudget, HolderPlace, HolderPlaces};
 pub use lobby::{Admitted, Eviction, Lobby, Visit};
 pub use places::{Place, Places};
 pub use strangers::{Silent, Strangers};

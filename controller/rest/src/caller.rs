@@ -9,6 +9,7 @@ use axum::http::Extensions;
 use axum::http::request::Parts;
 use canopy_controller_access::Identity;
 use canopy_controller_core::principal::Principal;
+use canopy_daemon::limits::Holder;
 use tokio::sync::OnceCell;
 use tower_http::add_extension::AddExtension;
 
@@ -55,25 +56,27 @@ impl Caller {
     }
 }
 
-/// By which a caller's limits are counted: all tokens of one maker are one caller's.
-pub(crate) fn key(principal: &Principal) -> String {
-    Principal { token: None, via: None, ..principal.clone() }.to_string()
+/// By which a caller's limits are counted.
+pub(crate) fn holder(principal: &Principal) -> Holder {
+    let own = Principal { via: None, ..principal.clone() };
+    let maker = Principal { token: None, ..own.clone() };
+    Holder { maker: maker.to_string(), own: own.to_string() }
 }
 
 /// The way of a connection of a stranger to become that of a known caller.
 #[derive(Clone)]
-pub struct Arrival(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+pub struct Arrival(Arc<dyn Fn(&Holder) -> bool + Send + Sync>);
 
 impl Arrival {
-    /// `admit` gets the principal of each request with a bearer that works, and returns false if there is no place for its connection.
-    pub fn new(admit: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+    /// `admit` gets the caller of each request with a bearer that works, and returns false if there is no place for its connection.
+    pub fn new(admit: impl Fn(&Holder) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(admit))
     }
 
     /// The connection of this request is that of a known caller from now on; false if it has no place as that.
     pub(crate) fn admit(request: &Extensions, by: &Identity) -> bool {
         let arrival = request.get::<Option<Self>>().and_then(Option::as_ref);
-        arrival.is_none_or(|arrival| (arrival.0)(&key(&by.principal)))
+        arrival.is_none_or(|arrival| (arrival.0)(&holder(&by.principal)))
     }
 }
 

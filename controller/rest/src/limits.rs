@@ -16,7 +16,7 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use canopy_controller_access::Identity;
-use canopy_daemon::limits::{Account, Budget, Limit, OverBudget};
+use canopy_daemon::limits::{Holder, HolderAccount, HolderBudget, Limit, OverBudget};
 use futures::StreamExt;
 use http_body_util::LengthLimitError;
 use tokio::time::{Instant, timeout_at};
@@ -24,14 +24,15 @@ use tokio::time::{Instant, timeout_at};
 use crate::caller::{self, Caller};
 use crate::error::ApiError;
 
-/// Octets of bodies until their requests are answered: of all callers, and of one, who gets two of the largest.
-const REQUESTS: (usize, usize) = (32 << 20, 8 << 20);
+/// Octets of bodies until their requests are answered: of all callers, of all tokens of one maker, and of one caller, who gets two of the
+/// largest.
+const REQUESTS: (usize, usize, usize) = (32 << 20, 16 << 20, 8 << 20);
 /// What a part of a body costs besides its octets: parts may be of one octet each.
 const PART: usize = 64;
 /// A body must be whole within this time.
 const BODY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Octets of answers until they are taken: of all callers, and of one.
-const ANSWERS: (usize, usize) = (64 << 20, 16 << 20);
+/// Octets of answers until they are taken, alike.
+const ANSWERS: (usize, usize, usize) = (64 << 20, 32 << 20, 16 << 20);
 /// Answers up to this length cost nothing: a connection has one at a time.
 const SMALL_ANSWER: usize = 64 << 10;
 /// A longer answer is given to its connection in parts, so that what is not taken is still counted.
@@ -40,42 +41,43 @@ const ANSWER_PART: usize = 16 << 10;
 pub(crate) const LATER: u32 = 1;
 
 tokio::task_local! {
-    static PRINCIPAL: Option<String>;
+    static HOLDER: Option<Holder>;
 }
 
 /// The budgets of a controller: one for all its listeners.
 #[derive(Clone)]
 pub struct Limits {
-    requests: Budget<String>,
-    answers: Budget<String>,
+    requests: HolderBudget,
+    answers: HolderBudget,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { requests: Budget::new(REQUESTS.0, REQUESTS.1), answers: Budget::new(ANSWERS.0, ANSWERS.1) }
+        let of = |(all, maker, one)| HolderBudget::new(all, maker, one);
+        Self { requests: of(REQUESTS), answers: of(ANSWERS) }
     }
 }
 
 /// Who has the request that is being answered; `None` outside of one, and for root on the controller's machine, who has no share.
-pub(crate) fn principal() -> Option<String> {
-    PRINCIPAL.try_with(Clone::clone).ok().flatten()
+pub(crate) fn holder() -> Option<Holder> {
+    HOLDER.try_with(Clone::clone).ok().flatten()
 }
 
 /// Counts the octets of a request and of its answer for its caller, whose role is known to be enough.
 pub(crate) async fn count(State(limits): State<Limits>, request: Request, next: Next) -> Response {
     let by = Caller::of(request.extensions()).await.principal;
     let is_root = by.uid == Some(0) && by.token.is_none() && by.via.is_none();
-    let principal = caller::key(&by);
+    let holder = caller::holder(&by);
     let is_head = request.method() == Method::HEAD;
     // Held until the request is answered, beyond the end of its body: what was read of it is still there.
-    let account = Arc::new(Mutex::new(limits.requests.open(principal.clone())));
+    let account = Arc::new(Mutex::new(limits.requests.open(&holder)));
     let request = match request.body().is_end_stream() {
         true => request,
         false => request.map(|body| counted(body, account.clone())),
     };
-    let response = PRINCIPAL.scope((!is_root).then(|| principal.clone()), next.run(request)).await;
+    let response = HOLDER.scope((!is_root).then(|| holder.clone()), next.run(request)).await;
     drop(account);
-    if is_head { response } else { taken(response, limits.answers.open(principal)) }
+    if is_head { response } else { taken(response, limits.answers.open(&holder)) }
 }
 
 /// Why a body was not read to its end.
@@ -98,7 +100,7 @@ impl fmt::Display for NotRead {
     }
 }
 
-fn counted(body: Body, account: Arc<Mutex<Account<String>>>) -> Body {
+fn counted(body: Body, account: Arc<Mutex<HolderAccount>>) -> Body {
     let until = Instant::now() + BODY_TIMEOUT;
     let parts = futures::stream::unfold((body.into_data_stream(), account), move |(mut parts, account)| async move {
         let part = match timeout_at(until, parts.next()).await {
@@ -147,11 +149,11 @@ fn over_budget(over: OverBudget, limit: Limit, what: &str) -> ApiError {
 }
 
 /// The answer, whose octets are its caller's until the connection has them.
-fn taken(response: Response, mut account: Account<String>) -> Response {
+fn taken(response: Response, mut account: HolderAccount) -> Response {
     let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
     let Some(length) = length.filter(|length| *length > SMALL_ANSWER) else { return response };
     // One that is larger than a caller's share can be taken, too, by a caller who has nothing else.
-    if let Err(over) = account.take(length.min(ANSWERS.1 / 2)) {
+    if let Err(over) = account.take(length.min(ANSWERS.2 / 2)) {
         return over_budget(over, Limit::AnswerOctets, "answers").into_response();
     }
     let (mut head, body) = response.into_parts();
@@ -178,8 +180,10 @@ fn in_parts(part: Result<Bytes, axum::Error>) -> impl Iterator<Item = Result<Byt
 
 /// A connection of a caller who has all of its connections.
 pub(crate) fn too_many_connections(by: &Identity) -> Response {
-    let detail =
-        format!("{} has as many connections as one principal may have: close one, or try again later", by.principal);
+    let detail = format!(
+        "{} has as many connections as one caller, or all tokens of one user, may have: close one, or try again later",
+        by.principal
+    );
     ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyConnections", detail).after(LATER).into_response()
 }
 
@@ -191,8 +195,8 @@ mod tests {
     #[tokio::test]
     async fn an_answer_larger_than_a_share_is_given_to_who_has_nothing_else() {
         let limits = Limits::default();
-        let answer = || Response::new(Body::from(vec![b'x'; ANSWERS.1 + 1]));
-        let open = || limits.answers.open("alice".to_owned());
+        let answer = || Response::new(Body::from(vec![b'x'; ANSWERS.2 + 1]));
+        let open = || limits.answers.open(&Holder { maker: "alice".into(), own: "alice".into() });
         let held = [taken(answer(), open()), taken(answer(), open())];
         assert!(held.iter().all(|response| response.status() == StatusCode::OK));
         assert_eq!(taken(answer(), open()).status(), StatusCode::TOO_MANY_REQUESTS);

@@ -27,7 +27,7 @@ use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{TopicsQuery, WatchQuery};
 use canopy_controller_core::role::Role;
 use canopy_controller_core::tenant::Scope;
-use canopy_daemon::limits::{Limit, Place, Places};
+use canopy_daemon::limits::{HolderPlace, HolderPlaces, Limit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::feed::{Events, Named, Problems};
@@ -44,8 +44,8 @@ use crate::limits::{self, LATER};
 /// Seconds that a stream lasts.
 pub(crate) const LASTS: std::ops::RangeInclusive<u64> = 1..=3600;
 const DEFAULT_LASTS: u64 = 300;
-/// Streams of one principal at once, at all listeners.
-const STREAMS_OF_ONE: usize = 128;
+/// Streams at once, at all listeners, of all tokens of one maker and of one caller.
+const STREAMS: (usize, usize) = (256, 128);
 
 /// Kinds that can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,12 +119,12 @@ struct Shared {
     /// See [`Begin::turn`].
     turn: Arc<Semaphore>,
     /// By principal, at all listeners.
-    streams: Places<String>,
+    streams: HolderPlaces,
 }
 
 /// The places of an open stream.
 #[allow(dead_code, reason = "held, not read")]
-struct Slot(OwnedSemaphorePermit, Option<Place<String>>);
+struct Slot(OwnedSemaphorePermit, Option<HolderPlace>);
 
 /// A ring, and whether the task that fills it has begun.
 struct Feed {
@@ -151,7 +151,7 @@ impl Watches {
             commits: Feed::default(),
             audit: Feed::default(),
             turn: Arc::new(Semaphore::new(1)),
-            streams: Places::new(usize::MAX, STREAMS_OF_ONE),
+            streams: HolderPlaces::new(usize::MAX, STREAMS.0, STREAMS.1),
         };
         Self { shared: Arc::new(shared), slots: Arc::new(Semaphore::new(slots)), closing }
     }
@@ -255,8 +255,11 @@ impl Watches {
 
     /// A place for a stream of the caller whose request this is.
     fn slot(&self) -> Result<Slot, ApiError> {
-        let detail = format!("as many streams are open as one principal may have, {STREAMS_OF_ONE}");
-        let own = limits::principal().map(|principal| self.shared.streams.take(principal).ok_or(detail)).transpose();
+        let detail = format!(
+            "as many streams are open as one caller may have, {}, or all tokens of one user, {}",
+            STREAMS.1, STREAMS.0
+        );
+        let own = limits::holder().map(|holder| self.shared.streams.take(&holder).ok_or(detail)).transpose();
         let slot = self.slots.clone().try_acquire_owned();
         let slot = slot.map_err(|_| "as many streams are open as this address may have".to_owned());
         own.and_then(|own| slot.map(|slot| Slot(slot, own))).map_err(|why| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use canopy_controller_access::{Identity, Roles};
 use canopy_controller_authority::Registrar;
 use canopy_controller_rest::{Arrival, Caller};
-use canopy_daemon::limits::{Limit, Place, Places, Silent, Strangers};
+use canopy_daemon::limits::{HolderPlaces, Limit, Place, Places, Silent, Strangers};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -33,8 +33,8 @@ const WITHOUT_ROLE: (usize, usize) = (64, 16);
 /// Connections over loopback whose user is asked for, and how many of them at a time: where the kernel cannot be asked for
 /// one socket, each reads its table of all.
 const ASKED_FOR: (usize, usize) = (256, 2);
-/// Connections over TLS with a bearer, together and of one principal.
-const BEARERS: (usize, usize) = (1024, 128);
+/// Connections with a bearer, together, of all tokens of one maker, and of one caller.
+const BEARERS: (usize, usize, usize) = (1024, 512, 128);
 
 /// What connections are made from.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ pub(crate) struct Door {
     asked_for: Places<()>,
     asking: Arc<Semaphore>,
     strangers: Strangers,
-    bearers: Places<String>,
+    bearers: HolderPlaces,
 }
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -76,7 +76,7 @@ impl Door {
             asked_for: Places::new(ASKED_FOR.0, ASKED_FOR.0),
             asking: Arc::new(Semaphore::new(ASKED_FOR.1)),
             strangers: Strangers::default(),
-            bearers: Places::new(BEARERS.0, BEARERS.1),
+            bearers: HolderPlaces::new(BEARERS.0, BEARERS.1, BEARERS.2),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use canopy_controller_rest::Arrival;
-use canopy_daemon::limits::{Admitted, Eviction, Limit, Place, Places, Visit};
+use canopy_daemon::limits::{Admitted, Eviction, HolderPlace, HolderPlaces, Limit, Place, Visit};
 use tokio::time::{Instant, sleep_until};
 
 /// A connection without a bearer lasts no longer.
@@ -24,7 +24,7 @@ pub(crate) struct Guest(Arc<Mutex<State>>);
 enum State {
     Stranger(Among),
     #[allow(dead_code, reason = "held, not read")]
-    Known(Option<Admitted>, Place<String>),
+    Known(Option<Admitted>, HolderPlace),
     /// Refused, or evicted while it was asked for.
     Gone,
 }
@@ -63,12 +63,12 @@ impl Guest {
         (guest.clone(), Staying(Kind::Guest { guest, eviction: None, user: Some(user), until }))
     }
 
-    /// What makes it known: the principal of its first bearer that works takes a place of `bearers`, once for the whole connection.
-    pub(crate) fn arrival(self, bearers: Places<String>) -> Arrival {
-        Arrival::new(move |principal| {
+    /// What makes it known: the caller of its first bearer that works takes a place of `bearers`, once for the whole connection.
+    pub(crate) fn arrival(self, bearers: HolderPlaces) -> Arrival {
+        Arrival::new(move |holder| {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let State::Stranger(_) = *state else { return matches!(*state, State::Known(..)) };
-            let place = bearers.take(principal.to_owned());
+            let place = bearers.take(holder);
             if place.is_none() {
                 Limit::Connections.refuse();
             }
