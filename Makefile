@@ -41,12 +41,12 @@ verbs: tools build ## all of it: SEND, WRITE, loss, refusals, eviction with the 
 kernels: tools build ## the BPF programs, their packet tests and the pacer with fq on Debian's 6.1 and 6.12, in a VM
 	scripts/kernel-matrix.sh 6.1 6.12
 
-test-deep: build ## the long campaigns: 20 minutes of fuzzing, 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU, 23 attacks on the controller, 150 restarts of agents under traffic
+test-deep: build ## the long campaigns: 20 minutes of fuzzing, 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU, 23 attacks on the controller, 150 restarts of agents and 56 exchanges with the previous release under traffic
 	python3 scripts/fuzz.py 1200
 	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-reference -p canopy-sim -p canopy-datapath -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-controller-runtime --test abuse -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
-	cargo test -p canopy-e2e --test identities --test restarts -- --ignored --nocapture
+	CANOPY_PREVIOUS=$$(scripts/previous-release.sh) cargo test -p canopy-e2e --test identities --test restarts -- --ignored --nocapture
 
 conformance: build ## docs/conformance.md names tests that exist and run, docs/resources.md the fields of the API
 	python3 scripts/test_check_conformance.py

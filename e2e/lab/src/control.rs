@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ impl Lab {
             "[store]\npath = \"{dir}/store\"\n\n[grpc]\nlisten = [\"unix:{dir}/controller.sock\"{tls}]\n\n[identity]\ndirectory = \"{dir}/identity\"\n\n[rest]\nlisten = [\"127.0.0.1:{port}\"]\n"
         );
         let path = self.write_config("controller.toml", &config)?;
-        let mut command = Command::new(self.binary("canopy-controller")?);
+        let mut command = Command::new(self.daemon(CONTROLLER, "canopy-controller")?);
         command.arg("--config").arg(path);
         self.start(CONTROLLER, command)?;
         self.wait("the controller to be ready", |_| {
@@ -86,7 +86,8 @@ impl Lab {
         {
             self.enroll(node).with_context(|| format!("enrolling {node}"))?;
         }
-        let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
+        let program = self.daemon(&format!("agent-{node}"), "canopy-agent")?;
+        let mut command = netns::command(&self.state.instance.namespace(node), program);
         command.arg("--config").arg(path);
         self.start(&format!("agent-{node}"), command)
     }
@@ -133,6 +134,20 @@ impl Lab {
         let name = of_agent.map_or_else(|| CONTROLLER.to_owned(), |node| format!("agent-{node}"));
         let owned = |(variable, value): &(&str, &str)| ((*variable).to_owned(), (*value).to_owned());
         self.environment.insert(name, variables.iter().map(owned).collect());
+    }
+
+    /// Takes the program of the controller, or of the agent of a node, from another directory when it is started next; `None`: from that of
+    /// the lab again.
+    pub fn set_directory(&mut self, of_agent: Option<&str>, directory: Option<&Path>) {
+        let name = of_agent.map_or_else(|| CONTROLLER.to_owned(), |node| format!("agent-{node}"));
+        match directory {
+            Some(directory) => _ = self.elsewhere.insert(name, directory.to_owned()),
+            None => _ = self.elsewhere.remove(&name),
+        }
+    }
+
+    fn daemon(&self, name: &str, program: &str) -> Result<PathBuf> {
+        self.binary_in(self.elsewhere.get(name).unwrap_or(&self.state.bin_dir), program)
     }
 
     /// Path of the Unix socket on which the agent of a node or of a host serves applications, if it has at most 100 bytes.

@@ -64,6 +64,8 @@ pub struct Lab {
     pub(crate) timeout: Duration,
     /// By name of the program.
     pub(crate) environment: BTreeMap<String, Vec<(String, String)>>,
+    /// Where the program is instead, by its name.
+    pub(crate) elsewhere: BTreeMap<String, PathBuf>,
     owned: bool,
 }
 
@@ -95,7 +97,13 @@ impl Lab {
             delay_means: None,
             processes: Default::default(),
         };
-        let mut lab = Self { state, timeout: options.timeout, environment: BTreeMap::new(), owned: false };
+        let mut lab = Self {
+            state,
+            timeout: options.timeout,
+            environment: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
+            owned: false,
+        };
         if rest_port.is_some() {
             for program in ["canopy-controller", "canopy-agent"] {
                 lab.binary(program)?;
@@ -131,7 +139,13 @@ impl Lab {
         let dir = dir.unwrap_or_else(|| instance.default_dir());
         let state = State::load(&dir)?
             .ok_or_else(|| anyhow!("no lab in {}: bring one up with `canopy-lab up FILE`", dir.display()))?;
-        Ok(Self { state, timeout: Options::default().timeout, environment: BTreeMap::new(), owned: false })
+        Ok(Self {
+            state,
+            timeout: Options::default().timeout,
+            environment: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
+            owned: false,
+        })
     }
 
     /// Leaves the lab up when this is dropped.
@@ -164,7 +178,11 @@ impl Lab {
     /// # Errors
     /// It is not there.
     pub fn binary(&self, name: &str) -> Result<PathBuf> {
-        let path = self.state.bin_dir.join(name);
+        self.binary_in(&self.state.bin_dir, name)
+    }
+
+    pub(crate) fn binary_in(&self, directory: &Path, name: &str) -> Result<PathBuf> {
+        let path = directory.join(name);
         ensure!(
             path.is_file(),
             "{} does not exist: build it (cargo build) or give its directory with --bin-dir",

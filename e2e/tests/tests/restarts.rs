@@ -2,9 +2,10 @@
 //! Agents that are stopped or killed under traffic, and come back or stay away.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use canopy_e2e::{Bed, up};
+use canopy_e2e::{Bed, up, up_managed};
 use canopy_lab::{Transfer, TransferSpec};
 use serde_json::{Value, json};
 
@@ -185,5 +186,60 @@ fn a_hundred_kills_and_fifty_upgrades_lose_no_packet_and_move_no_tree() {
     assert_eq!(epoch(&bed), before, "a tree moved");
     assert_eq!(events(&bed, "LinkDown"), Vec::<Value>::new());
     println!("{kills} kills, {upgrades} upgrades: ready after {:?}, at most {slowest:?}", total / (kills + upgrades));
+    lost_nothing(&bed, transfer);
+}
+
+/// Controller and agents become those of the previous release and this one's again, in the order of docs/upgrades.md.
+#[test]
+#[ignore = "needs the previous release, which is built once: `make test-deep`"]
+fn fifty_upgrades_from_the_previous_release_and_back_lose_no_packet_and_move_no_tree() {
+    let previous =
+        std::env::var_os("CANOPY_PREVIOUS").expect("set CANOPY_PREVIOUS to what scripts/previous-release.sh prints");
+    let previous = Path::new(&previous);
+    let mut bed = up_managed("figure1").unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+    bed.limit("s1", 8).unwrap();
+    let bytes = 1 << 30;
+    let transfer = bed.lab.start_transfer(transfer(bytes, &["r1", "r2", "r3", "r4", "r5"])).unwrap();
+    bed.wait_phase("g", "Ready").unwrap();
+    let before = epoch(&bed);
+    let (mut slowest, mut exchanges) = (Duration::ZERO, 0);
+    let exchange_agents = |bed: &mut Bed, to: Option<&Path>, slowest: &mut Duration| {
+        for node in NODES {
+            bed.lab.stop_agent(node).unwrap();
+            restarts(bed, node);
+            bed.lab.set_directory(Some(node), to);
+            let begun = Instant::now();
+            bed.lab.start_agent(node).unwrap();
+            ready(bed, node);
+            let took = begun.elapsed();
+            assert!(took < READY_WITHIN, "{node} was ready after {took:?}");
+            *slowest = took.max(*slowest);
+        }
+    };
+    let exchange_controller = |bed: &mut Bed, to: Option<&Path>| {
+        bed.lab.kill_controller().unwrap();
+        bed.lab.set_directory(None, to);
+        bed.lab.start_controller().unwrap();
+        bed.lab.wait_synced().unwrap();
+    };
+    let contracts = |bed: &Bed| {
+        let of = |name: &&str| node(bed, name)["status"]["contract"].as_str().unwrap().to_owned();
+        NODES.iter().map(of).collect::<std::collections::BTreeSet<_>>()
+    };
+    let newest = contracts(&bed);
+    while exchanges < 50 {
+        exchange_agents(&mut bed, Some(previous), &mut slowest);
+        assert!(contracts(&bed).is_disjoint(&newest), "the agents are not of another release: {newest:?}");
+        exchange_controller(&mut bed, Some(previous));
+        exchange_controller(&mut bed, None);
+        exchange_agents(&mut bed, None, &mut slowest);
+        assert_eq!(contracts(&bed), newest);
+        exchanges += 2 * (NODES.len() + 1);
+    }
+    assert!(bed.sent_by("s1").unwrap() < bytes, "the transfer was over before the last exchange: this proves nothing");
+    assert_eq!(epoch(&bed), before, "a tree moved");
+    assert_eq!(events(&bed, "LinkDown"), Vec::<Value>::new());
+    println!("{exchanges} exchanges with the release in {}: ready after at most {slowest:?}", previous.display());
     lost_nothing(&bed, transfer);
 }

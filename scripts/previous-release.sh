@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds controller and agent of the release before this one, once, and prints the directory with them: for tests of upgrades.
+# Until there is a release tag, that release is a commit with contract 1.5.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+release=$(git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null || echo 60a4008cc1ec370a091a889f574eeb7a6b774d57)
+commit=$(git rev-parse --verify --quiet "$release^{commit}") || {
+  echo "previous-release: this checkout's history has no $release: fetch all of it (git fetch --unshallow --tags)" >&2
+  exit 1
+}
+top=$PWD/target/previous
+to=$top/$commit
+if [ ! -d "$to" ]; then
+  echo "building $release, once: about 5 minutes on 2 CPUs" >&2
+  rm -rf "$top/source" "$to.new"
+  mkdir -p "$top/source" "$to.new"
+  git archive "$commit" | tar -x -C "$top/source"
+  (cd "$top/source" && CARGO_TARGET_DIR=$top/build cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --bins --profile lab) >&2
+  cp "$top"/build/lab/{canopy-controller,canopy-agent} "$to.new/"
+  mv "$to.new" "$to"
+  rm -rf "$top/source" "$top/build"
+fi
+echo "$to"
