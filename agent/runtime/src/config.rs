@@ -338,7 +338,10 @@ mod tests {
             ("telemetry_interval = '10ms'", "telemetry_interval"),
             ("telemetry_interval = '1 parsec'", "telemetry_interval"),
             ("controller = 'https://a:1'\nkubernetes.token_file = 'token'", "kubernetes.token_file"),
-            ("controller = 'https://a:1'\nkubernetes.token_file = '/token'", "kubernetes.authority_file"),
+            (
+                "controller = 'https://a:1'\nkubernetes = { token_file = '/token', authority_file = 'x' }",
+                "kubernetes.authority_file",
+            ),
             ("kubernetes = { token_file = '/token', authority_file = '/authorities' }", "kubernetes.token_file"),
             ("host_socket.path = 'relative'", "host_socket.path"),
             ("host_socket.uids = 'alice'", "host_socket.uids"),

@@ -17,6 +17,9 @@ pub enum Failure {
     /// Something has to happen first, of which the controller's stream brings news.
     #[error("{0}")]
     Waiting(String),
+    /// The status was written just now, and has to be written again.
+    #[error("the status was written just now")]
+    Paced(Duration),
     /// With the resource's finalizer.
     #[error(transparent)]
     Finalizer(Box<finalizer::Error<Self>>),
@@ -37,6 +40,7 @@ impl Failure {
         match self {
             Self::Kubernetes(_) | Self::Finalizer(_) | Self::Controller(_) => Duration::from_secs(5),
             Self::Waiting(_) => Duration::from_secs(60),
+            Self::Paced(wait) => *wait,
         }
     }
 }

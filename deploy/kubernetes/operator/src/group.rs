@@ -265,16 +265,9 @@ async fn clean_up(api: &Api<MulticastGroup>, resource: &MulticastGroup, context:
         let why = format!(
             "group {name} is deleted once its {members} members have left; deletionPolicy Orphan would leave it"
         );
-        show(
-            api,
-            resource,
-            Some(&*found),
-            Now::reconciled("False", "HasMembers", &why),
-            context,
-            Action::await_change(),
-        )
-        .await?;
-        return Err(Failure::Waiting(why));
+        let wanted = status_of(resource, Some(&*found), Now::reconciled("False", "HasMembers", &why), &context.now());
+        let late = status::write(api, &context.pace, resource, resource.status.as_ref(), &wanted).await?;
+        return Err(late.map_or(Failure::Waiting(why), Failure::Paced));
     }
     match rest.delete(&format!("deleting group {name}"), &path, None).await {
         Ok(None) => {

@@ -71,6 +71,7 @@ fn news(changes: mpsc::Receiver<Change>) -> impl Stream<Item = Change> + Send + 
 fn later<K: ResourceExt>(resource: Arc<K>, failure: &Failure, _: Arc<Context>) -> Action {
     let retry_in = failure.retry_in();
     match failure {
+        Failure::Paced(_) => {}
         Failure::Waiting(why) => tracing::info!(resource = resource.name_any(), why, "waits"),
         other => tracing::warn!(resource = resource.name_any(), error = %other, ?retry_in, "cannot reconcile"),
     }

@@ -177,8 +177,9 @@ async fn clean_up(api: &Api<Topology>, resource: &Topology, context: &Context) -
         Err(failure) => {
             let why = failure.to_string();
             let outcome = Now::reconciled("False", "InUse", &why);
-            show(api, resource, Some(&*found), outcome, context, Action::await_change()).await?;
-            Err(Failure::Waiting(why))
+            let wanted = status_of(resource, Some(&*found), outcome, &context.now());
+            let late = status::write(api, &context.pace, resource, resource.status.as_ref(), &wanted).await?;
+            Err(late.map_or(Failure::Waiting(why), Failure::Paced))
         }
     }
 }
