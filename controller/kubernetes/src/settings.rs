@@ -81,11 +81,15 @@ impl FromStr for Address {
         let bad = || BadSetting { text: text.to_owned(), wanted: "\"in-cluster\" or https://HOST:PORT" };
         let rest = text.strip_prefix("https://").ok_or_else(bad)?.trim_end_matches('/');
         let (host, port) = match rest.rsplit_once(':') {
-            Some((host, port)) if !host.is_empty() && !port.ends_with(']') => (host, port.parse().map_err(|_| bad())?),
+            Some((host, port)) if !rest.ends_with(']') => (host, port.parse().map_err(|_| bad())?),
             _ => (rest, 443),
         };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let is_host = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:".contains(&b));
+        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let is_host = match bare {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-".contains(&b)),
+        };
+        let host = bare.unwrap_or(host);
         if !is_host || port == 0 {
             return Err(bad());
         }
@@ -174,6 +178,7 @@ mod tests {
             "https://a:x",
             "https://a b:1",
             "https://a/b:1",
+            "https://fd00::1",
         ] {
             assert!(bad.parse::<Address>().is_err(), "{bad}");
         }
