@@ -44,16 +44,23 @@ forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 
 forbid canopy-host-core "canopy-(agent|controller|store|datapath|control|host).*|$outside" 'the core is pure'
 forbid canopy-identity 'canopy-(control|packet|bpf|controller|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'names and certificates are for both sides'
 forbid canopy-controller-authority 'canopy-(control|packet|bpf|controller-.*|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'the authority signs, and knows of no API'
+forbid canopy-controller-kubernetes 'canopy-(control|packet|bpf|controller-.*|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled|kube|k8s-openapi' 'a client of two calls of Kubernetes, without its libraries'
 forbid canopy-controller-access 'canopy-control|canopy-(bpf|controller-(api|actor|authority|grpc|rest|runtime)|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'roles and tokens know of no API'
 forbid canopy-daemon 'canopy-.*' 'what every daemon needs knows none of them'
 forbid canopy-metrics 'canopy-.*' 'what every scrape needs knows no daemon'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
 forbid canopy-reference "canopy-.*|$outside" 'the reference shares nothing with what it judges'
-for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopy-controller-authority canopy-controller-access canopyctl; do
+for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopy-controller-authority canopy-controller-access canopy-controller-kubernetes canopyctl; do
   forbid "$c" 'canopy-(agent|datapath|host|pacer|rc|lab|e2e).*' 'the controller names nothing of the agent or of hosts'
 done
 forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 forbid canopyctl 'canopy-(controller-(actor|grpc|rest|runtime)|store)|axum|tonic|sled' 'a client of the REST API and of nothing else'
+forbid canopy-operator 'canopy-(controller-(actor|grpc|rest|runtime|authority|access|kubernetes)|store|agent|datapath|host|pacer|rc|lab|e2e).*|sled' 'a client of the REST API and of Kubernetes'
+forbid_own canopy-operator 'axum|tonic' 'a client of the REST API and of Kubernetes'
+# Its libraries are in no other program.
+for c in canopy-controller-runtime canopy-agent-runtime canopy-pacer canopyctl; do
+  forbid "$c" 'kube|k8s-openapi' 'Kubernetes is for the operator'
+done
 forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 for c in canopy-datapath canopy-agent-link canopy-stamp canopy-agent-runtime; do
   forbid "$c" 'canopy-(controller|store|host|pacer|rc|lab|e2e|reference).*|canopyctl' 'the agent names nothing of the controller or of hosts'

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's certificate: enrolled once with a token, renewed at half of its life for ever.
+//! The agent's certificate: enrolled once with a token or by attestation, renewed at half of its life for ever.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tower::service_fn;
 
+use crate::attestation::{Attestation, Unusable};
 use crate::target::{endpoint, over_tls};
 use crate::{Backoff, Random, Target, brief};
 
@@ -40,6 +41,9 @@ pub enum IdentityError {
     /// The key or the certificates cannot be stored.
     #[error(transparent)]
     File(#[from] FileError),
+    /// What it enrolls with in Kubernetes cannot be read.
+    #[error(transparent)]
+    Attestation(#[from] Unusable),
     /// The key cannot be used.
     #[error("making a certificate request: {0}")]
     Request(String),
@@ -61,20 +65,46 @@ pub async fn enroll(
     subject: &Subject,
     token: EnrollmentToken,
 ) -> Result<Certificate, IdentityError> {
+    let proof = pb::EnrollRequest { secret: token.secret.0.to_vec(), ..Default::default() };
+    enroll_with(target, directory, subject, token.authority, proof).await
+}
+
+/// The same, with the token of a service account.
+async fn attest(target: &Target, directory: &Path, attestation: &Attestation) -> Result<Certificate, IdentityError> {
+    let kubernetes_token = attestation.token()?;
+    let mut failure = None;
+    // Several while one replaces the other.
+    for authority in attestation.authorities()? {
+        let proof = pb::EnrollRequest { kubernetes_token: kubernetes_token.clone(), ..Default::default() };
+        match enroll_with(target, directory, &attestation.subject, authority, proof).await {
+            Ok(certificate) => return Ok(certificate),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    Err(failure.unwrap_or_else(|| IdentityError::Answer("no authority is known".into())))
+}
+
+async fn enroll_with(
+    target: &Target,
+    directory: &Path,
+    subject: &Subject,
+    authority: AuthorityHash,
+    proof: pb::EnrollRequest,
+) -> Result<Certificate, IdentityError> {
     let Target::Tls { host, port } = target.clone() else { return Err(IdentityError::Local(target.clone())) };
     let key = Credentials::key(directory)?;
     let request = key.request().map_err(|error| IdentityError::Request(error.to_string()))?;
     let endpoint = endpoint(format!("http://{host}:{port}")).map_err(|error| Status::from_error(Box::new(error)))?;
-    let trust = Trust::Token(token.authority);
+    let trust = Trust::Token(authority);
     let channel = endpoint.connect_with_connector_lazy(service_fn(move |_| {
         let (host, trust) = (host.clone(), trust.clone());
         async move { over_tls(&host, port, trust, None).await }
     }));
-    let request = pb::EnrollRequest { secret: token.secret.0.to_vec(), subject: subject.to_string(), request };
+    let request = pb::EnrollRequest { subject: subject.to_string(), request, ..proof };
     let answer = within(IdentityServiceClient::new(channel).enroll(request)).await?.certified.unwrap_or_default();
-    let is_its = |der: &Vec<u8>| AuthorityHash::of(&der.as_slice().into()).is_ok_and(|of| of == token.authority);
+    let is_its = |der: &Vec<u8>| AuthorityHash::of(&der.as_slice().into()).is_ok_and(|of| of == authority);
     if !answer.authorities.iter().any(is_its) {
-        return Err(IdentityError::Answer("it does not have the authority of the token".into()));
+        return Err(IdentityError::Answer("it does not have the authority that was expected".into()));
     }
     store(directory, key, answer, subject)
 }
@@ -94,14 +124,15 @@ pub async fn reach(target: &Target, directory: &Path) -> Result<(), IdentityErro
     }
 }
 
-/// Renews the certificate in `directory` whenever it is due. Never ends and never fails: each failure is retried.
-pub async fn renew(target: Target, directory: PathBuf, random: Random) {
+/// Renews the certificate in `directory` whenever it is due, and gets the first one by attestation, where the agent has one. Never ends and
+/// never fails: each failure is retried.
+pub async fn renew(target: Target, directory: PathBuf, attestation: Option<Attestation>, random: Random) {
     if matches!(target, Target::Unix(_)) {
         return std::future::pending().await;
     }
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
     loop {
-        match renew_when_due(&target, &directory).await {
+        match renew_when_due(&target, &directory, attestation.as_ref()).await {
             Ok(()) => {
                 backoff.reset();
                 // A clock that is far ahead has every certificate due at once.
@@ -109,20 +140,34 @@ pub async fn renew(target: Target, directory: PathBuf, random: Random) {
             }
             Err(error) => {
                 let retry_in = backoff.next_delay(random());
-                tracing::error!(%error, ?retry_in, "cannot renew this agent's certificate: its connections end with it");
+                if Credentials::certificate(&directory).is_some() {
+                    tracing::error!(%error, ?retry_in, "cannot renew this agent's certificate: its connections end with it");
+                } else {
+                    tracing::warn!(%error, ?retry_in, "cannot enroll this agent yet");
+                }
                 tokio::time::sleep(retry_in).await;
             }
         }
     }
 }
 
-async fn renew_when_due(target: &Target, directory: &Path) -> Result<(), IdentityError> {
+async fn renew_when_due(
+    target: &Target,
+    directory: &Path,
+    attestation: Option<&Attestation>,
+) -> Result<(), IdentityError> {
     /// How often the due time is compared with the wall clock, which may be set, and the directory with what was read of it.
     const CLOCK: Duration = Duration::from_secs(10);
     let unreadable = |error: CredentialsError| IdentityError::Answer(error.to_string());
     let own = loop {
+        let loaded = Credentials::load(directory).map_err(unreadable)?;
+        if let Some(attestation) = attestation.filter(|of| of.is_needed(loaded.as_ref(), UnixTime::now())) {
+            let made = attest(target, directory, attestation).await?;
+            tracing::info!(subject = %made.subject, valid_for = ?left(made.not_after, UnixTime::now()), "enrolled this agent by attestation");
+            return Ok(());
+        }
         // Not enrolled yet is no failure of a renewal: connections report it.
-        let wait = match Credentials::load(directory).map_err(unreadable)? {
+        let wait = match loaded {
             None => CLOCK,
             Some(own) => match left(due(&own.certificate), UnixTime::now()) {
                 Duration::ZERO => break own,

@@ -15,6 +15,7 @@
 //!
 //! Nothing here gives up: every failure is followed by a jittered, bounded back-off, for ever.
 
+mod attestation;
 mod backoff;
 mod identity;
 mod report;
@@ -32,6 +33,7 @@ use canopy_model::status::NodeStatus;
 use tokio::sync::watch as state;
 use tonic::transport::Channel;
 
+pub use attestation::{Attestation, Unusable};
 pub use backoff::Backoff;
 pub use identity::{IdentityError, enroll, reach, renew};
 pub use target::{Target, TargetError};

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use canopy_agent_link::Target;
+use canopy_agent_link::{Attestation, Target};
 use canopy_daemon::config::{Faults, Settings, list, text};
 use canopy_daemon::log::LogConfig;
 use canopy_daemon::socket;
+use canopy_identity::Subject;
 use canopy_model::ids::check_name;
 use canopy_model::status::check_metrics_address;
 use canopy_packet::stamp::PORT;
@@ -38,6 +39,8 @@ pub struct Config {
     /// Time between telemetry samples, 100 ms ..= 1 h.
     #[serde(with = "humantime_serde")]
     pub telemetry_interval: Duration,
+    /// What the agent enrolls with in a pod of Kubernetes.
+    pub kubernetes: Kubernetes,
     /// Socket for applications of the attached hosts, and its permissions.
     pub host_socket: HostSocket,
     /// Measurement of links.
@@ -50,6 +53,35 @@ pub struct Config {
     pub metrics: MetricsConfig,
     /// Logging.
     pub log: LogConfig,
+}
+
+/// Section `kubernetes`: an agent in a pod enrolls by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kubernetes {
+    /// File with the token of the pod's service account; empty = the agent enrolls with a token of an operator.
+    pub token_file: PathBuf,
+    /// File with the hashes of the controller's authority, one a line.
+    pub authority_file: PathBuf,
+}
+
+impl Kubernetes {
+    /// How `subject` enrolls by itself; `None` if it does not.
+    pub fn attestation(&self, subject: Subject) -> Option<Attestation> {
+        let Self { token_file, authority_file } = self.clone();
+        (!token_file.as_os_str().is_empty()).then_some(Attestation { subject, token_file, authority_file })
+    }
+
+    pub(crate) fn check(&self, controller: &Target, faults: &mut Faults) {
+        if self.token_file.as_os_str().is_empty() {
+            return;
+        }
+        faults.check("kubernetes.token_file", absolute(&self.token_file));
+        faults.check("kubernetes.authority_file", absolute(&self.authority_file));
+        if matches!(controller, Target::Unix(_)) {
+            faults.push("kubernetes.token_file", "is for a controller at https://HOST:PORT: set controller");
+        }
+    }
 }
 
 /// Section `host_socket`: the socket and its permitted users. Root and the agent's own user are always permitted.
@@ -204,6 +236,7 @@ impl Config {
             pin_dir: "/sys/fs/bpf/canopy".into(),
             sysctl_dir: canopy_datapath::SYSCTL_DIR.into(),
             telemetry_interval: Duration::from_secs(1),
+            kubernetes: Kubernetes::default(),
             host_socket: HostSocket::at_default(),
             stamp: Stamp { port: PORT, interval: Duration::from_secs(1) },
             congestion: Congestion { interval: Duration::from_millis(1), disclose: true },
@@ -220,6 +253,7 @@ impl Settings for Config {
         faults.check("state_dir", absolute(&self.state_dir));
         faults.check("pin_dir", absolute(&self.pin_dir));
         faults.check("sysctl_dir", absolute(&self.sysctl_dir));
+        self.kubernetes.check(&self.controller, faults);
         self.host_socket.check(faults);
         if self.stamp.port == 0 {
             faults.push("stamp.port", "0 is not a UDP port: use 1 to 65535");
@@ -303,6 +337,12 @@ mod tests {
             ("sysctl_dir = 'proc'", "sysctl_dir"),
             ("telemetry_interval = '10ms'", "telemetry_interval"),
             ("telemetry_interval = '1 parsec'", "telemetry_interval"),
+            ("controller = 'https://a:1'\nkubernetes.token_file = 'token'", "kubernetes.token_file"),
+            (
+                "controller = 'https://a:1'\nkubernetes = { token_file = '/token', authority_file = 'x' }",
+                "kubernetes.authority_file",
+            ),
+            ("kubernetes = { token_file = '/token', authority_file = '/authorities' }", "kubernetes.token_file"),
             ("host_socket.path = 'relative'", "host_socket.path"),
             ("host_socket.uids = 'alice'", "host_socket.uids"),
             ("stamp.port = 0", "stamp.port"),

@@ -104,7 +104,8 @@ async fn run_agent(config: Config) -> anyhow::Result<ExitCode> {
     let channels = config.controller.channels(&identity).context("controller")?;
     let (link, worker) = canopy_agent_link::channels(&config.node, known.clone());
     tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
-    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity.clone(), Arc::new(random)));
+    let attestation = config.kubernetes.attestation(Subject::Node(config.node.clone()));
+    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity.clone(), attestation, Arc::new(random)));
     tokio::spawn(canopy_daemon::log::follow(link.log_levels.clone(), timed));
     let hosts = Hosts {
         config: config.host_socket.clone(),
@@ -172,7 +173,8 @@ async fn leave(
     let channels = config.controller.channels(&identity).context("controller")?;
     let (link, worker) = canopy_agent_link::channels(&config.node, None);
     tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
-    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity, Arc::new(random)));
+    // A node that leaves has a certificate, and gets no other one.
+    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity, None, Arc::new(random)));
     let (node, state_dir) = (&*config.node, &*config.state_dir);
     let leaving = Leaving { node, state_dir, ledger, link, notifier, retirement, agent_version: VERSION };
     let clean = async || remove_all(config, Some(ledger)).await.map_err(|error| format!("{error:#}"));

@@ -23,6 +23,26 @@ pub enum CommandError {
         /// Present tag, or `absent`.
         actual: String,
     },
+    /// A resource that another writer manages.
+    #[error(
+        "{resource} is managed by {manager}, whose next write would undo this one: change it there ({edit}), or take it over (canopyctl --take-over, header Canopy-Manager)"
+    )]
+    ManagedBy {
+        /// Kind and name.
+        resource: String,
+        /// Who manages it.
+        manager: String,
+        /// How it is changed there.
+        edit: String,
+    },
+    /// A write that would give a resource to a manager who does not send it.
+    #[error("{resource} would be managed by {manager}, who does not send this: leave out the label canopy/managed-by")]
+    NotTheManager {
+        /// Kind and name.
+        resource: String,
+        /// In the label.
+        manager: String,
+    },
     /// A group of a tenant in which the caller may change nothing.
     #[error("your role in tenant {tenant} does not let you change its groups: name one of your tenants in metadata.tenant: {}", .own.join(", "))]
     NoRoleInTenant {

@@ -56,5 +56,5 @@ pub use controller::{AgentConnection, Controller, Done};
 pub use error::{CommandError, RestoreError, StartError};
 pub use history::AuditFilter;
 pub use intent::{Intent, Target};
-pub use order::{Order, Precondition};
+pub use order::{Manager, Order, Precondition};
 pub use start::{Running, start, start_with};

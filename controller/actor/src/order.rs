@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A command with who gives it, and under which conditions.
 
-use canopy_controller_core::metadata::DEFAULT_TENANT;
-use canopy_controller_core::principal::Principal;
+use canopy_controller_core::metadata::{DEFAULT_TENANT, MANAGED_BY};
+use canopy_controller_core::principal::{Principal, PrincipalKind};
 use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::trace::Trace;
@@ -33,6 +33,21 @@ pub struct Order {
     pub dry_run: bool,
     /// What the caller may change: all else does not exist for it.
     pub scope: Scope,
+    /// As whose manager it is given.
+    pub manager: Manager,
+}
+
+/// As whose manager a command is given. A resource with the label [`MANAGED_BY`] is written by the manager that this names, and by no one else:
+/// two writers would overwrite each other for ever.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Manager {
+    /// Without a manager.
+    #[default]
+    None,
+    /// As this one.
+    Named(String),
+    /// By one who takes the resource over: it has no manager from then on.
+    TakesOver,
 }
 
 /// What has to hold of the resource that a command names (RFC 9110 section 13.1).
@@ -63,6 +78,7 @@ impl Order {
             commit: None,
             dry_run: false,
             scope: Scope::Domain,
+            manager: Manager::None,
         }
     }
 
@@ -99,6 +115,46 @@ impl Order {
             },
             // None of the others is about a group that an operator declares.
             _ => Err(CommandError::OfDomain),
+        }
+    }
+
+    /// Checks that what is written has no other manager, before and after.
+    ///
+    /// # Errors
+    /// [`CommandError::ManagedBy`], [`CommandError::NotTheManager`].
+    pub(crate) fn check_manager(&self, domain: &Domain) -> Result<(), CommandError> {
+        // What the controller takes back at the end of a commit was permitted when it was written.
+        if self.by.kind == PrincipalKind::Controller {
+            return Ok(());
+        }
+        let (kind, wanted) = match &self.command {
+            Command::PutGroup { labels, .. } => ("multicastgroup", labels.get(MANAGED_BY)),
+            Command::PutTopology { labels, .. } => ("topology", labels.get(MANAGED_BY)),
+            Command::DeleteGroup { .. } => ("multicastgroup", None),
+            Command::DeleteTopology => ("topology", None),
+            _ => return Ok(()),
+        };
+        let own = match &self.manager {
+            Manager::Named(name) => Some(name),
+            Manager::None | Manager::TakesOver => None,
+        };
+        let Some(target) = Target::of(&self.command) else { return Ok(()) };
+        let present = target.declared(domain).map(|(metadata, _)| metadata);
+        let manager = present.as_ref().and_then(|metadata| metadata.labels.get(MANAGED_BY));
+        if let (Some(metadata), Some(manager)) = (&present, manager)
+            && Some(manager) != own
+            && self.manager != Manager::TakesOver
+        {
+            let namespace =
+                if kind == "topology" { String::new() } else { format!("--namespace {} ", metadata.tenant) };
+            let edit = format!("kubectl {namespace}edit {kind} {}", metadata.name);
+            return Err(CommandError::ManagedBy { resource: target.to_string(), manager: manager.clone(), edit });
+        }
+        match wanted {
+            Some(wanted) if Some(wanted) != own => {
+                Err(CommandError::NotTheManager { resource: target.to_string(), manager: wanted.clone() })
+            }
+            _ => Ok(()),
         }
     }
 

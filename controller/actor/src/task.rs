@@ -382,6 +382,7 @@ impl Task {
     /// Checks an order, and notes what an operator writes, and what the controller (`is_own`) writes of what operators declare.
     fn prepare(&self, domain: &Domain, order: Order, is_own: bool) -> Result<Checked, CommandError> {
         order.check(domain)?;
+        order.check_manager(domain)?;
         if let Command::Retire { node, .. } | Command::CancelRetirement { node } = &order.command {
             self.controller.check_retiring(node)?;
         }

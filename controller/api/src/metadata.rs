@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Identity of resources.
 
-pub use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels};
+pub use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels, MANAGED_BY};
 
 use canopy_controller_core::principal::{PrincipalKind, Via};
 use canopy_controller_core::uid::Uid;

@@ -35,6 +35,10 @@ pub struct WriteHeaders {
     /// with 409.
     #[param(rename = "Canopy-Commit")]
     pub canopy_commit: Option<String>,
+    /// Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+    /// refused with 409. `take-over` writes it without the label: it has no manager from then on.
+    #[param(rename = "Canopy-Manager")]
+    pub canopy_manager: Option<String>,
     /// Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h.
     #[param(rename = "Idempotency-Key")]
     pub idempotency_key: Option<String>,

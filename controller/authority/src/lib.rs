@@ -79,6 +79,11 @@ pub enum Refusal {
     /// It was revoked while it asked.
     #[error("the certificates of {0} are revoked: enroll again")]
     Revoked(String),
+    /// It was revoked, and has nothing that an operator gave out since.
+    #[error(
+        "{0} was revoked, and its service account alone does not bring it back: get a token with `canopyctl`, and enroll with that"
+    )]
+    StaysRevoked(String),
     /// The request asks to certify another key than that of the certificate in use.
     #[error("the request is for another key than the certificate that it came with: enroll again for a new key")]
     OtherKey,

@@ -140,6 +140,20 @@ impl Registrar {
         self.certify(&mut issued, &key, subject, now)
     }
 
+    /// The first certificate of `subject`, whose identity another authority has confirmed; the caller has verified that.
+    ///
+    /// # Errors
+    /// The request is not acceptable, or `subject` was revoked: that was an operator's decision, and only a token that an operator makes
+    /// brings it back.
+    pub fn attest(&self, subject: &Subject, request: &[u8], now: UnixTime) -> Result<Certified, Refusal> {
+        let key = key_of_request(request).map_err(|error| Refusal::Request(error.to_string()))?;
+        let mut issued = self.issued();
+        if self.revocations.borrow().at(subject).is_some() {
+            return Err(Refusal::StaysRevoked(subject.to_string()));
+        }
+        self.certify(&mut issued, &key, subject, now)
+    }
+
     /// The next certificate of the subject that has shown `present`, for the same key.
     ///
     /// # Errors

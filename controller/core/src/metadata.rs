@@ -25,6 +25,9 @@ pub const METRICS_LABEL: &str = "canopy/metrics";
 /// See [`METRICS_LABEL`].
 pub const BRANCHES: &str = "branches";
 
+/// Label of a resource that one writer manages, with that writer's name: no other one changes or deletes it.
+pub const MANAGED_BY: &str = "canopy/managed-by";
+
 /// Labels of a resource: key to value, both in Kubernetes' syntax.
 pub type Labels = BTreeMap<String, String>;
 

@@ -44,6 +44,9 @@ pub struct Cli {
     /// Make changes a part of this pending commit: see `commit`.
     #[arg(long, global = true, env = "CANOPY_COMMIT", value_name = "ID")]
     pub commit: Option<String>,
+    /// Change groups and the topology although another writer, such as Kubernetes, manages them; they have no manager from then on.
+    #[arg(long, global = true)]
+    pub take_over: bool,
     /// Command to execute.
     #[command(subcommand)]
     pub command: Command,

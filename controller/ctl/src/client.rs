@@ -28,6 +28,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of an answer, bytes.
 const MAX_ANSWER: usize = 256 << 20;
 
+/// The manager that writes what another one manages: it has no manager from then on.
+pub const TAKE_OVER: &str = "take-over";
+
 /// Port of the REST API over TLS, unless the address has one.
 const TLS_PORT: u16 = 8642;
 
@@ -45,6 +48,8 @@ pub struct Client {
     target: Target,
     /// The confirmed commit that changes are a part of.
     commit: Option<String>,
+    /// Whose what is written is: see [`Client::managing`].
+    manager: Option<String>,
     /// What authenticates the requests, instead of the user that runs this program.
     token: Option<Credential>,
 }
@@ -96,12 +101,17 @@ impl Client {
         } else {
             return Err(usage("has an unknown scheme"));
         };
-        Ok(Self { target, commit: None, token: None })
+        Ok(Self { target, commit: None, manager: None, token: None })
     }
 
     /// The same controller; changes are a part of this confirmed commit.
     pub fn within(self, commit: Option<String>) -> Self {
         Self { commit, ..self }
+    }
+
+    /// The same controller; changes are those of this manager, which alone may write what it manages.
+    pub fn managing(self, manager: Option<String>) -> Self {
+        Self { manager, ..self }
     }
 
     /// The same controller; requests are sent with this token.
@@ -177,7 +187,7 @@ impl Client {
 
     /// Another client of the same controller, for changes in this confirmed commit.
     pub fn inside(&self, commit: &str) -> Self {
-        Self { target: self.target.clone(), commit: Some(commit.to_owned()), token: self.token.clone() }
+        Self { commit: Some(commit.to_owned()), ..self.clone() }
     }
 
     /// A request that changes something and answers with a `T`.
@@ -315,6 +325,9 @@ impl Client {
         }
         if let Some(id) = &self.commit {
             request = request.header("canopy-commit", id);
+        }
+        if let Some(manager) = &self.manager {
+            request = request.header("canopy-manager", manager);
         }
         if let Some(Credential(token)) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));

@@ -40,7 +40,8 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
     let token = contexts::token(cli.token_file, &server, &env)?;
     let server = server.context;
     let authority = contexts::authority(cli.authority, server.authority, &env)?;
-    let client = Client::new(&server.server, authority)?.within(cli.commit).with_token(token)?;
+    let manager = cli.take_over.then(|| client::TAKE_OVER.to_owned());
+    let client = Client::new(&server.server, authority)?.within(cli.commit).managing(manager).with_token(token)?;
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,

@@ -35,6 +35,8 @@ pub fn command(e: CommandError) -> Status {
         | CommandError::DomainCommitPending { .. }
         | CommandError::CommitEnded { .. }
         | CommandError::NotReversible { .. }
+        | CommandError::ManagedBy { .. }
+        | CommandError::NotTheManager { .. }
         | CommandError::KeyReused { .. }
         | CommandError::Outlived { .. } => Status::failed_precondition(e.to_string()),
         CommandError::NoRoleInTenant { .. } | CommandError::OfDomain => Status::permission_denied(e.to_string()),

@@ -8,6 +8,7 @@ use canopy_control::pb::identity_service_server::IdentityService;
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::events::Code;
 use canopy_controller_authority::{Certified, Refusal, Registrar};
+use canopy_controller_kubernetes::{self as kubernetes, Attestor};
 use canopy_identity::{Secret, Subject};
 use canopy_model::FieldError;
 use canopy_units::UnixTime;
@@ -20,11 +21,17 @@ pub(crate) struct Identities {
     controller: Controller,
     /// `None` if no address is served over TLS.
     registrar: Option<Arc<Registrar>>,
+    /// `None` if agents in Kubernetes have no other way than tokens of operators.
+    attestor: Option<Arc<Attestor>>,
 }
 
 impl Identities {
-    pub(crate) fn new(controller: Controller, registrar: Option<Arc<Registrar>>) -> Self {
-        Self { controller, registrar }
+    pub(crate) fn new(
+        controller: Controller,
+        registrar: Option<Arc<Registrar>>,
+        attestor: Option<Arc<Attestor>>,
+    ) -> Self {
+        Self { controller, registrar, attestor }
     }
 
     fn registrar(&self) -> Result<&Arc<Registrar>, Status> {
@@ -34,13 +41,53 @@ impl Identities {
     }
 }
 
+impl Identities {
+    /// Enrolls an agent that shows a token of its service account.
+    async fn attest(
+        &self,
+        caller: &Caller,
+        token: &str,
+        subject: &Subject,
+        request: &[u8],
+    ) -> Result<Response<pb::EnrollResponse>, Status> {
+        let registrar = self.registrar()?;
+        let attestor = self.attestor.as_ref().ok_or_else(|| {
+            Status::failed_precondition(
+                "kubernetes_token: this controller confirms no tokens of Kubernetes: set kubernetes.api of the controller, or enroll with a token of `canopyctl`",
+            )
+        })?;
+        let events = self.controller.events();
+        let attested = attestor.attest(token, subject).await.map_err(|refusal| {
+            tracing::debug!(%subject, %caller, reason = %refusal, "refused an enrollment by attestation");
+            // Everybody who reaches the port can send what is no token; that of another pod is one that Kubernetes has made.
+            if matches!(refusal, kubernetes::Refusal::Other { .. }) {
+                events.note(Code::EnrollmentRefused, node_of(subject), format!("{caller}: {refusal}"));
+            }
+            attestation_status(&refusal)
+        })?;
+        let now = UnixTime::now();
+        let made = registrar.attest(subject, request, now).map_err(|refusal| {
+            if matches!(refusal, Refusal::StaysRevoked(_)) {
+                events.note(Code::EnrollmentRefused, node_of(subject), format!("{caller}, {attested}: {refusal}"));
+            }
+            status(refusal)
+        })?;
+        tracing::info!(%subject, %caller, %attested, pod_uid = attested.pod_uid, not_after = made.not_after.nanos() / 1_000_000_000, "enrolled by attestation");
+        events.note(Code::Enrolled, node_of(subject), format!("{subject} was enrolled by {caller}, as {attested}"));
+        Ok(Response::new(pb::EnrollResponse { certified: Some(wire(made, now)) }))
+    }
+}
+
 #[tonic::async_trait]
 impl IdentityService for Identities {
     async fn enroll(&self, request: Request<pb::EnrollRequest>) -> Result<Response<pb::EnrollResponse>, Status> {
         let caller = Caller::of(&request)?;
-        let pb::EnrollRequest { secret, subject, request } = request.into_inner();
+        let pb::EnrollRequest { secret, subject, request, kubernetes_token } = request.into_inner();
         let invalid = |field, detail| error::field(FieldError::new(field, detail));
         let subject: Subject = subject.parse().map_err(|error| invalid("subject", format!("{error}")))?;
+        if !kubernetes_token.is_empty() {
+            return self.attest(&caller, &kubernetes_token, &subject, &request).await;
+        }
         let octets = secret.len();
         let secret = <[u8; 16]>::try_from(secret)
             .map_err(|_| invalid("secret", format!("{octets} octets, a token has 16: was all of it copied?")))?;
@@ -98,9 +145,22 @@ fn status(refusal: Refusal) -> Status {
         | Refusal::OtherSubject { .. }
         | Refusal::OtherKey
         | Refusal::Revoked(_)
+        | Refusal::StaysRevoked(_)
         | Refusal::Ahead(_) => Status::permission_denied(text),
         Refusal::Request(_) => Status::invalid_argument(text),
         Refusal::TooMany(_) => Status::resource_exhausted(text),
         Refusal::Failed(_) => Status::internal(text),
+    }
+}
+
+fn attestation_status(refusal: &kubernetes::Refusal) -> Status {
+    let text = refusal.to_string();
+    match refusal {
+        kubernetes::Refusal::NotAToken => Status::invalid_argument(text),
+        kubernetes::Refusal::Unavailable(..) | kubernetes::Refusal::Busy => Status::unavailable(text),
+        kubernetes::Refusal::NotPermitted(_) => Status::failed_precondition(text),
+        kubernetes::Refusal::NotAccepted { .. }
+        | kubernetes::Refusal::Unbound(_)
+        | kubernetes::Refusal::Other { .. } => Status::permission_denied(text),
     }
 }

@@ -9,6 +9,7 @@ use canopy_control::pb::membership_service_server::MembershipServiceServer;
 use canopy_control::pb::node_service_server::NodeServiceServer;
 use canopy_controller_actor::Controller;
 use canopy_controller_authority::Registrar;
+use canopy_controller_kubernetes::Attestor;
 use tokio::sync::watch;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
@@ -42,15 +43,16 @@ const MAX_RESETS_BY_ERROR: usize = 256;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// NodeService, MembershipService, IdentityService and gRPC health. `registrar` makes the certificates of agents, if they connect over TLS. When `closing` becomes true, open streams end with UNAVAILABLE.
+/// NodeService, MembershipService, IdentityService and gRPC health. `registrar` makes the certificates of agents, if they connect over TLS, also for those that `attestor` confirms. When `closing` becomes true, open streams end with UNAVAILABLE.
 pub async fn server(
     controller: Controller,
     registrar: Option<Arc<Registrar>>,
+    attestor: Option<Arc<Attestor>>,
     leases: Leases,
     closing: watch::Receiver<bool>,
 ) -> Router {
     let (health, health_service) = tonic_health::server::health_reporter();
-    let identities = IdentityServiceServer::new(Identities::new(controller.clone(), registrar));
+    let identities = IdentityServiceServer::new(Identities::new(controller.clone(), registrar, attestor));
     let keys = Keys::default();
     let nodes = NodeServiceServer::new(Nodes::new(controller.clone(), keys.clone(), closing.clone()));
     let membership = MembershipServiceServer::new(Membership::new(controller, keys, leases, closing));

@@ -5,9 +5,10 @@ use axum::extract::FromRequestParts;
 use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
-use canopy_controller_actor::{Order, Precondition};
+use canopy_controller_actor::{Manager, Order, Precondition};
 use canopy_controller_api::query::WriteQuery;
 use canopy_controller_core::Command;
+use canopy_controller_core::metadata::MAX_LABEL_WORD;
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::role::Role;
 use canopy_controller_core::tenant::Scope;
@@ -25,6 +26,11 @@ const CANOPY_COMMIT: HeaderName = HeaderName::from_static("canopy-commit");
 
 /// Names a write, so that it can be sent again (draft-ietf-httpapi-idempotency-key-header-07).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Names the manager that a write is of.
+const CANOPY_MANAGER: HeaderName = HeaderName::from_static("canopy-manager");
+/// In its place: the resource has no manager from then on.
+const TAKE_OVER: &str = "take-over";
 /// Longest key, characters.
 const MAX_KEY: usize = 128;
 
@@ -37,6 +43,8 @@ pub(crate) struct Conditions {
     pub(crate) precondition: Precondition,
     pub(crate) plan: Option<String>,
     pub(crate) commit: Option<String>,
+    /// See [`Order::manager`].
+    pub(crate) manager: Manager,
     /// See [`Order::key`].
     pub(crate) key: Option<String>,
     pub(crate) dry_run: bool,
@@ -45,12 +53,13 @@ pub(crate) struct Conditions {
 impl Conditions {
     /// `command` under these conditions.
     pub(crate) fn order(self, command: Command) -> Order {
-        let Self { by, scope, precondition, plan, commit, key, dry_run } = self;
+        let Self { by, scope, precondition, plan, commit, manager, key, dry_run } = self;
         Order {
             scope,
             precondition,
             plan,
             commit,
+            manager,
             key,
             dry_run,
             request: request::current(),
@@ -89,8 +98,26 @@ impl<S: Send + Sync> FromRequestParts<S> for Conditions {
         let (scope, by) = (identity.scope(Role::Operator), identity.principal);
         let plan = digits(&parts.headers, IF_PLAN_MATCH, "If-Plan-Match", "the `plan` of a dry run")?;
         let commit = digits(&parts.headers, CANOPY_COMMIT, "Canopy-Commit", "the id of the pending commit")?;
-        let key = key(&parts.headers)?;
-        Ok(Self { by, scope, precondition, plan, commit, key, dry_run: query.dry_run })
+        let (manager, key) = (manager(&parts.headers)?, key(&parts.headers)?);
+        Ok(Self { by, scope, precondition, plan, commit, manager, key, dry_run: query.dry_run })
+    }
+}
+
+/// A manager is the value of a label.
+fn manager(headers: &HeaderMap) -> Result<Manager, ApiError> {
+    let Some(value) = headers.get(CANOPY_MANAGER) else { return Ok(Manager::None) };
+    let text = value.to_str().unwrap_or("").trim();
+    let is_one = (1..=MAX_LABEL_WORD).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    match text {
+        TAKE_OVER => Ok(Manager::TakesOver),
+        name if is_one => Ok(Manager::Named(name.to_owned())),
+        _ => Err(ApiError::bad_request(
+            "Canopy-Manager",
+            format!(
+                "{text:?} is neither {TAKE_OVER} nor a name of 1 to {MAX_LABEL_WORD} letters, digits, '-', '_' or '.'"
+            ),
+        )),
     }
 }
 

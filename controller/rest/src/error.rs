@@ -123,6 +123,10 @@ impl From<CommandError> for ApiError {
                 retry_after: Some(u32::try_from(too_fast.wait.as_secs()).unwrap_or(u32::MAX - 1) + 1),
                 ..Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyChanges", detail)
             },
+            CommandError::ManagedBy { .. } => Self::new(StatusCode::CONFLICT, "ManagedBy", detail),
+            CommandError::NotTheManager { .. } => {
+                Self::invalid(FieldError::new("metadata.labels[canopy/managed-by]", detail))
+            }
             CommandError::NoRoleInTenant { .. } | CommandError::OfDomain => {
                 Self::new(StatusCode::FORBIDDEN, "RoleNeeded", detail)
             }

@@ -89,6 +89,7 @@ async fn what_is_not_described_is_refused_with_its_name() {
     for (header, value) in [
         ("If-Plan-Match", "x"),
         ("Canopy-Commit", "0123456789ABCDEF"),
+        ("Canopy-Manager", "a b"),
         ("If-Match", "\"a b\""),
         ("Idempotency-Key", "a\\b"),
     ] {

@@ -47,6 +47,7 @@ async fn measure() {
         traces: None,
         lease_grace: Duration::from_secs(60),
         registrar: None,
+        attestor: None,
         roles: Default::default(),
         quotas: Default::default(),
         tokens: Default::default(),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of the controller; `canopy_daemon::config` describes their sources and how keys are written.
 
+mod kubernetes;
+
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -26,6 +28,8 @@ use canopy_units::Octets;
 use serde::{Deserialize, Serialize};
 
 use crate::listen::Listen;
+
+pub use kubernetes::KubernetesConfig;
 
 /// Read if it exists.
 pub const SYSTEM_FILE: &str = "/etc/canopy/controller.toml";
@@ -55,6 +59,8 @@ pub struct Config {
     pub grpc: GrpcConfig,
     /// Certificates of agents that connect over TLS.
     pub identity: IdentityConfig,
+    /// Agents that enroll with tokens of Kubernetes.
+    pub kubernetes: KubernetesConfig,
     /// Northbound API, for operators.
     pub rest: RestConfig,
     /// Who may do what through the northbound API.
@@ -263,7 +269,8 @@ impl From<ThresholdConfig> for ThresholdSettings {
 
 impl Settings for Config {
     const RENAMED: &'static [(&'static str, &'static str)] = &[("log.filter", "log.level")];
-    const NAMED: &'static [&'static str] = &["authorization.tenants", "quotas.tenants"];
+    const NAMED: &'static [&'static str] =
+        &["authorization.tenants", "quotas.tenants", "kubernetes.nodes", "kubernetes.hosts"];
 
     fn check(&self, faults: &mut Faults) {
         for error in self.addressing.validate().err().into_iter().flat_map(|errors| errors.0) {
@@ -303,6 +310,7 @@ impl Settings for Config {
             let why = format!("{} is out of range: use 1m to 30d", humantime::format_duration(life));
             faults.push("identity.certificate_lifetime", why);
         }
+        self.kubernetes.check(self.has_tls(), faults);
         for (key, listen) in [("grpc.listen", &self.grpc.listen), ("rest.listen", &self.rest.listen)] {
             if listen.len() > MAX_LISTENERS {
                 faults.push(key, format!("{} addresses, at most {MAX_LISTENERS} are possible", listen.len()));
@@ -421,6 +429,16 @@ mod tests {
             ("identity.directory = \"a\"", "identity.directory"),
             ("identity.trust_domain = \"Canopy\"", "identity.trust_domain"),
             ("identity.certificate_lifetime = \"59s\"", "identity.certificate_lifetime"),
+            ("kubernetes.api = \"kubernetes\"", "kubernetes.api"),
+            ("kubernetes.api = \"in-cluster\"", "kubernetes.api"),
+            ("kubernetes.ca_file = \"ca.crt\"", "kubernetes.ca_file"),
+            ("kubernetes.token_file = \"\"", "kubernetes.token_file"),
+            ("kubernetes.audience = \"\"", "kubernetes.audience"),
+            ("kubernetes.node_agents = \"agent\"", "kubernetes.node_agents"),
+            ("kubernetes.host_agents = \"canopy/canopy-agent\"", "kubernetes.host_agents"),
+            ("kubernetes.publish = \"canopy\"", "kubernetes.publish"),
+            ("kubernetes.nodes.w1 = \"N_1\"", "kubernetes.nodes.w1"),
+            ("[kubernetes.hosts]\nw1 = \"h\"\nw2 = \"h\"", "kubernetes.hosts.w2"),
             ("authorization.unix.admin_groups = [\"\"]", "authorization.unix.admin_groups"),
             ("authorization.tenants.acme.admin_groups = [\"\"]", "authorization.tenants.acme.admin_groups"),
             ("authorization.tenants.A_b.admin_groups = [\"a\"]", "authorization.tenants.A_b"),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use canopy_controller_access::Tokens;
 use canopy_controller_authority::Registrar;
+use canopy_controller_kubernetes::Attestor;
 use canopy_controller_runtime::config::{Config, SYSTEM_FILE, StoreConfig};
 use canopy_controller_runtime::{Parts, run};
 use canopy_daemon::config::{Flags, Loaded, Sources, load};
@@ -182,6 +183,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let directory = config.identity.directory.clone();
     let registrar = config.has_tls().then(|| Registrar::open(config.identity.into(), UnixTime::now()));
     let registrar = registrar.transpose().context("opening the authority (identity.directory)")?;
+    let attestor = config.kubernetes.settings().context("kubernetes.api")?.map(|of| Arc::new(Attestor::new(of)));
     let tokens = Tokens::open(&directory, UnixTime::now()).context("opening the tokens (identity.directory)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());
     for listen in &config.grpc.listen {
@@ -201,6 +203,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         traces,
         lease_grace: config.grpc.lease_grace,
         registrar,
+        attestor,
         roles: config.authorization.into(),
         quotas: config.quotas,
         tokens: Arc::new(tokens),

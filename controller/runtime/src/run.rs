@@ -12,6 +12,7 @@ use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_controller_grpc::Leases;
+use canopy_controller_kubernetes::Attestor;
 use canopy_daemon::log::TimedLevel;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::log_level::LogOrder;
@@ -43,6 +44,8 @@ pub struct Parts {
     pub lease_grace: Duration,
     /// Makes the certificates of agents; needed if a southbound listener is TCP, or a northbound one that other machines reach.
     pub registrar: Option<Arc<Registrar>>,
+    /// Confirms tokens of agents in Kubernetes; `None`: they need tokens of operators.
+    pub attestor: Option<Arc<Attestor>>,
     /// Which users of this machine may do what.
     pub roles: Roles,
     /// How much tenants may have.
@@ -73,6 +76,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         traces,
         lease_grace,
         registrar,
+        attestor,
         roles,
         quotas,
         tokens,
@@ -123,8 +127,18 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let leases = Leases::start(controller.clone(), lease_grace, closing.clone());
     for listener in grpc {
         tracing::info!(address = %listener.address()?, "serving gRPC");
-        servers.spawn(serve::grpc(listener, controller.clone(), registrar.clone(), leases.clone(), closing.clone()));
+        servers.spawn(serve::grpc(
+            listener,
+            controller.clone(),
+            registrar.clone(),
+            attestor.clone(),
+            leases.clone(),
+            closing.clone(),
+        ));
     }
+    let publishing = attestor
+        .zip(registrar.clone())
+        .map(|(attestor, registrar)| tokio::spawn(async move { attestor.publish(&[registrar.authority()]).await }));
     let retiring = tokio::spawn(retiring::run(controller.clone(), registrar.clone()));
     let renewals = registrar.map(|registrar| tokio::spawn(registrar.maintain()));
     let checkpoints = tokio::spawn(checkpoint_periodically(store.clone()));
@@ -154,6 +168,9 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     write_tokens(tokens).await;
     if let Some(renewals) = renewals {
         renewals.abort();
+    }
+    if let Some(publishing) = publishing {
+        publishing.abort();
     }
     filtering.abort();
     if let Some(exporting) = exporting {

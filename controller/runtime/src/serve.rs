@@ -9,6 +9,7 @@ use axum::Router;
 use canopy_controller_actor::Controller;
 use canopy_controller_authority::Registrar;
 use canopy_controller_grpc::Leases;
+use canopy_controller_kubernetes::Attestor;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -87,10 +88,11 @@ pub(crate) async fn grpc(
     listener: Listener,
     controller: Controller,
     registrar: Option<Arc<Registrar>>,
+    attestor: Option<Arc<Attestor>>,
     leases: Leases,
     closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let router = canopy_controller_grpc::server(controller, registrar.clone(), leases, closing.clone()).await;
+    let router = canopy_controller_grpc::server(controller, registrar.clone(), attestor, leases, closing.clone()).await;
     let mut until = closing.clone();
     let signal = async move { closed(&mut until).await };
     let served = async {

@@ -27,6 +27,7 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
         traces: None,
         lease_grace: Duration::from_secs(60),
         registrar: None,
+        attestor: None,
         roles: Default::default(),
         quotas: Default::default(),
         tokens: Default::default(),

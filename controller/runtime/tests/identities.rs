@@ -220,7 +220,8 @@ async fn a_token_certifies_one_key_of_one_name() {
     let EnrollmentToken { secret, .. } = token;
     let ask = async |secret: &[u8], subject: &str, request: Vec<u8>| {
         let mut client = IdentityServiceClient::new(domain.channel(domain.trust(), None));
-        let request = pb::EnrollRequest { secret: secret.to_vec(), subject: subject.into(), request };
+        let request =
+            pb::EnrollRequest { secret: secret.to_vec(), subject: subject.into(), request, ..Default::default() };
         client.enroll(request).await.map(|answer| answer.into_inner().certified.unwrap())
     };
     let key = PrivateKey::generate().unwrap();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::pb;
 
-/// Without the secret.
+/// Without the secret and the token.
 impl fmt::Debug for pb::EnrollRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EnrollRequest").field("subject", &self.subject).finish_non_exhaustive()
@@ -18,8 +18,13 @@ mod tests {
 
     #[test]
     fn a_request_does_not_show_its_secret() {
-        let request = pb::EnrollRequest { secret: vec![199; 16], subject: "node/n4".into(), request: vec![1] };
+        let request = pb::EnrollRequest {
+            secret: vec![199; 16],
+            subject: "node/n4".into(),
+            request: vec![1],
+            kubernetes_token: "eyJhb".into(),
+        };
         let shown = format!("{request:?}");
-        assert!(shown.contains("node/n4") && !shown.contains("199"), "{shown}");
+        assert!(shown.contains("node/n4") && !shown.contains("199") && !shown.contains("eyJ"), "{shown}");
     }
 }

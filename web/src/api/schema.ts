@@ -5869,6 +5869,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -6148,6 +6153,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -6335,6 +6345,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -6935,6 +6950,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -7205,6 +7225,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -7383,6 +7408,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -7976,6 +8006,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -8258,6 +8293,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -8446,6 +8486,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -11391,6 +11436,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -11661,6 +11711,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -11839,6 +11894,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -12722,6 +12782,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };
@@ -12898,6 +12963,11 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /**
+                 * @description Manager that sends the write. A resource with the label `canopy/managed-by` is written by the manager of that name alone; others are
+                 *     refused with 409. `take-over` writes it without the label: it has no manager from then on.
+                 */
+                "Canopy-Manager"?: string;
                 /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
                 "Idempotency-Key"?: string;
             };

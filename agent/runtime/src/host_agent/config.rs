@@ -9,7 +9,7 @@ use canopy_daemon::log::LogConfig;
 use canopy_model::ids::check_name;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{HostSocket, absolute, short_name};
+use crate::config::{HostSocket, Kubernetes, absolute, short_name};
 
 /// Read if it exists, unlike the file that `--config` names.
 pub const SYSTEM_FILE: &str = "/etc/canopy/host-agent.toml";
@@ -25,6 +25,8 @@ pub struct HostConfig {
     pub controller: Target,
     /// Directory of the certificate, and of whose memberships are whose.
     pub state_dir: PathBuf,
+    /// What the agent enrolls with in a pod of Kubernetes.
+    pub kubernetes: Kubernetes,
     /// Socket for the host's applications, and its permissions.
     pub host_socket: HostSocket,
     /// Logging.
@@ -43,6 +45,7 @@ impl HostConfig {
             host: short_name(hostname),
             controller: Target::Unix("/run/canopy/controller.sock".into()),
             state_dir: "/var/lib/canopy/host-agent".into(),
+            kubernetes: Kubernetes::default(),
             host_socket: HostSocket::at_default(),
             log: LogConfig::default(),
         }
@@ -56,6 +59,7 @@ impl Settings for HostConfig {
         if self.host_socket.path.as_os_str().is_empty() {
             faults.push("host_socket.path", "is empty: serving the socket is all that the agent of a host does");
         }
+        self.kubernetes.check(&self.controller, faults);
         self.host_socket.check(faults);
         faults.check("log.level", self.log.check_level());
     }

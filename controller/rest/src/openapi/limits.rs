@@ -180,6 +180,7 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         (_, "If-Match") => json!({"pattern": r#"^(\*|"[!#-~]+")$"#, "minLength": 1}),
         (_, "If-None-Match") => json!({"enum": ["*"]}),
         (_, "Idempotency-Key") => json!({"pattern": IDEMPOTENCY_KEY}),
+        (_, "Canopy-Manager") => json!({"pattern": "^[A-Za-z0-9_.-]{1,63}$"}),
         (_, "If-Plan-Match" | "Canopy-Commit") => json!({"pattern": ID}),
         (_, "group" | "drain" | "host" | "token") if path.contains(&format!("{{{name}}}")) => self::name(),
         _ => return None,

@@ -14,6 +14,7 @@ use canopy_control::pb::{ReportRequest, StreamTelemetryRequest, WatchRequest, Wa
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
 use canopy_controller_access::{Tokens, UnixRoles};
 use canopy_controller_authority::Registrar;
+use canopy_controller_kubernetes::Attestor;
 use canopy_controller_runtime::{Listen, Listener, Parts, run};
 use canopy_store::{EmbeddedStore, EngineKind, Store};
 use canopy_units::UnixTime;
@@ -94,6 +95,13 @@ impl Controller {
         Self::start_with(dir, None, None, Some(registrar)).await
     }
 
+    /// As [`Controller::start_tls`], with tokens of Kubernetes.
+    pub(crate) async fn start_attesting(dir: &Path, registrar: Arc<Registrar>, attestor: Attestor) -> Self {
+        let socket = Listen::Unix(dir.join("rest.sock")).bind().await.unwrap();
+        let identities = Some((registrar, Some(Arc::new(attestor))));
+        Self::start_of(dir, socket, None, None, identities, Default::default()).await
+    }
+
     /// As [`Controller::start_web`], for every user, with these roles and the tokens in `dir`.
     pub(crate) async fn start_for_all(dir: &Path, roles: UnixRoles) -> Self {
         let tcp = Some(Listen::Tcp(([127, 0, 0, 1], 0).into()));
@@ -107,7 +115,7 @@ impl Controller {
         let tokens = Tokens::open(&dir.join("identity"), UnixTime::now()).unwrap();
         let tcp = Some(Listen::Tcp(([0, 0, 0, 0], 0).into()));
         let socket = Listen::Unix(dir.join("rest.sock")).bind_for_all().await.unwrap();
-        Self::start_of(dir, socket, tcp, None, Some(registrar), (UnixRoles::default(), tokens)).await
+        Self::start_of(dir, socket, tcp, None, Some((registrar, None)), (UnixRoles::default(), tokens)).await
     }
 
     async fn start_with(
@@ -117,7 +125,8 @@ impl Controller {
         registrar: Option<Arc<Registrar>>,
     ) -> Self {
         let socket = Listen::Unix(dir.join("rest.sock")).bind().await.unwrap();
-        Self::start_of(dir, socket, tcp, traces, registrar, Default::default()).await
+        let identities = registrar.map(|registrar| (registrar, None));
+        Self::start_of(dir, socket, tcp, traces, identities, Default::default()).await
     }
 
     async fn start_of(
@@ -125,9 +134,11 @@ impl Controller {
         socket: Listener,
         tcp: Option<Listen>,
         traces: Option<String>,
-        registrar: Option<Arc<Registrar>>,
+        identities: Option<(Arc<Registrar>, Option<Arc<Attestor>>)>,
         (roles, tokens): (UnixRoles, Tokens),
     ) -> Self {
+        let (registrar, attestor) = identities.unzip();
+        let attestor = attestor.flatten();
         let path = dir.join("store");
         let store: Arc<dyn Store> = Arc::new(
             tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))
@@ -160,6 +171,7 @@ impl Controller {
             traces,
             lease_grace: LEASE_GRACE,
             registrar,
+            attestor,
             roles: roles.into(),
             quotas: Default::default(),
             tokens: Arc::new(tokens),

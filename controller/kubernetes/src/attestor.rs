@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a token makes its sender the agent that it wants to be.
+
+use std::fmt;
+use std::time::Duration;
+
+use canopy_identity::{AuthorityHash, Subject};
+use hyper::{Method, StatusCode};
+use tokio::sync::Semaphore;
+
+use crate::publish::publish;
+use crate::review::{self, Review, Status};
+use crate::{Account, Outcome, Settings, api};
+
+/// Reviews at once: the API server has others to answer.
+const AT_ONCE: usize = 16;
+/// How long a token waits for its review.
+const WAIT: Duration = Duration::from_secs(5);
+/// Longest token, octets; a request of an agent has 4 KiB.
+const MAX_TOKEN: usize = 3 << 10;
+
+/// What the API server confirmed of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attested {
+    /// Whose it is.
+    pub account: Account,
+    /// Node of Kubernetes that the pod runs on.
+    pub node: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's UID: another pod of this name has another one.
+    pub pod_uid: String,
+}
+
+/// For events: `service account canopy/canopy-agent, pod canopy-agent-x2x on node worker-1`.
+impl fmt::Display for Attested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "service account {}, pod {} on node {}", self.account, self.pod, self.node)
+    }
+}
+
+/// Why a token makes no agent. No message has a part of the token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It is not the text of a token.
+    #[error("kubernetes_token: not a token: 1 to {MAX_TOKEN} octets of A-Z, a-z, 0-9, '-', '_' and '.'")]
+    NotAToken,
+    /// The API server cannot be asked now.
+    #[error(
+        "the API server of Kubernetes at {0}, which confirms tokens, did not answer: {1}; the agent tries again by itself"
+    )]
+    Unavailable(String, String),
+    /// Too many are asked for.
+    #[error(
+        "{AT_ONCE} tokens are being confirmed, and none of them was done within {WAIT:?}: the agent tries again by itself"
+    )]
+    Busy,
+    /// The API server refused to examine it.
+    #[error(
+        "the API server of Kubernetes refused to confirm a token ({0}): the controller's service account needs `create` on `tokenreviews`"
+    )]
+    NotPermitted(u16),
+    /// It is not valid.
+    #[error("Kubernetes does not accept the token for audience {audience:?}: {why}")]
+    NotAccepted {
+        /// Of the configuration.
+        audience: String,
+        /// The API server's reason.
+        why: String,
+    },
+    /// It is of no service account, or bound to no pod.
+    #[error(
+        "the token names no {0}: mount a projected service account token into the agent's pod; Kubernetes 1.32 and later names the node in it"
+    )]
+    Unbound(&'static str),
+    /// It is of a pod that is not the agent that it wants to be.
+    #[error("a token of {found} does not make {wanted}: {may}")]
+    Other {
+        /// Of the token.
+        found: Attested,
+        /// In the request.
+        wanted: Subject,
+        /// What the token makes.
+        may: String,
+    },
+}
+
+/// Asks the API server about tokens.
+#[derive(Debug)]
+pub struct Attestor {
+    settings: Settings,
+    places: Semaphore,
+}
+
+impl Attestor {
+    /// Of these settings; nothing is asked yet.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, places: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Writes the hashes of the authority where agents find them, if that is configured; tries until it succeeds.
+    pub async fn publish(&self, authorities: &[AuthorityHash]) {
+        if let Some(target) = &self.settings.publish {
+            publish(&self.settings, target, authorities).await;
+        }
+    }
+
+    /// Whether the token makes its sender `subject`.
+    ///
+    /// # Errors
+    /// It does not, or the API server cannot be asked.
+    pub async fn attest(&self, token: &str, subject: &Subject) -> Result<Attested, Refusal> {
+        let answer = match self.confirm(token).await {
+            Ok(attested) => self.permit(attested, subject),
+            Err(refusal) => Err(refusal),
+        };
+        let outcome = match &answer {
+            Ok(_) => Outcome::Accepted,
+            Err(Refusal::Unavailable(..) | Refusal::Busy | Refusal::NotPermitted(_)) => Outcome::Unavailable,
+            Err(_) => Outcome::Refused,
+        };
+        outcome.count();
+        answer
+    }
+
+    fn permit(&self, attested: Attested, subject: &Subject) -> Result<Attested, Refusal> {
+        let subjects = self.settings.subjects(&attested.account, &attested.node);
+        if subjects.contains(subject) {
+            return Ok(attested);
+        }
+        let may = match subjects.as_slice() {
+            [] => "it makes nothing: see kubernetes.node_agents, host_agents, nodes and hosts of the controller"
+                .to_owned(),
+            [first, ..] => format!(
+                "it makes {first}: set `node` or `host` of the agent, or kubernetes.nodes or hosts of the controller"
+            ),
+        };
+        Err(Refusal::Other { found: attested, wanted: subject.clone(), may })
+    }
+
+    /// What the API server confirms of a token.
+    async fn confirm(&self, token: &str) -> Result<Attested, Refusal> {
+        let is_token = (1..=MAX_TOKEN).contains(&token.len())
+            && token.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        if !is_token {
+            return Err(Refusal::NotAToken);
+        }
+        let _place = match tokio::time::timeout(WAIT, self.places.acquire()).await {
+            Ok(Ok(place)) => place,
+            _ => return Err(Refusal::Busy),
+        };
+        let audience = &self.settings.audience;
+        let body = review::request(token, audience);
+        let unavailable = |why: String| Refusal::Unavailable(self.settings.api.to_string(), why);
+        let answer = api::call(&self.settings, Method::POST, review::PATH, "application/json", body).await;
+        let (status, body) = answer.map_err(|error| unavailable(error.to_string()))?;
+        match status {
+            StatusCode::OK | StatusCode::CREATED => {}
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(Refusal::NotPermitted(status.as_u16())),
+            other => return Err(unavailable(format!("it answered {other}"))),
+        }
+        let review: Review = serde_json::from_slice(&body)
+            .map_err(|error| unavailable(format!("its answer is no TokenReview: {error}")))?;
+        read(review.status, audience)
+    }
+}
+
+/// What an answer confirms.
+fn read(status: Status, audience: &str) -> Result<Attested, Refusal> {
+    let refuse = |why: &str| Refusal::NotAccepted { audience: audience.to_owned(), why: why.to_owned() };
+    if !status.authenticated {
+        return Err(refuse(if status.error.is_empty() {
+            "it is not authenticated"
+        } else {
+            "it has ended, is of another audience, or its pod is gone"
+        }));
+    }
+    // An API server that ignored the audience would accept tokens that were meant for other programs.
+    if !status.audiences.iter().any(|found| found == audience) {
+        return Err(refuse("it is of another audience"));
+    }
+    let account = status.user.account().ok_or(Refusal::Unbound("service account"))?;
+    let text = |found: Option<&str>, what| found.map(str::to_owned).ok_or(Refusal::Unbound(what));
+    Ok(Attested {
+        account,
+        node: text(status.user.node(), "node")?,
+        pod: text(status.user.pod(), "pod")?,
+        pod_uid: text(status.user.pod_uid(), "pod")?,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// As an API server of 1.36 answers for a projected token of a pod.
+    const ANSWER: &str = r#"{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","metadata":{"creationTimestamp":null},
+        "spec":{"token":"x","audiences":["canopy"]},"status":{"authenticated":true,"user":{"username":"system:serviceaccount:canopy:canopy-agent",
+        "uid":"u","groups":["system:serviceaccounts"],"extra":{"authentication.kubernetes.io/credential-id":["JTI=1"],
+        "authentication.kubernetes.io/node-name":["worker-1"],"authentication.kubernetes.io/node-uid":["n"],
+        "authentication.kubernetes.io/pod-name":["canopy-agent-x"],"authentication.kubernetes.io/pod-uid":["p"]}},"audiences":["canopy"]}}"#;
+
+    fn answered(from: &str, to: &str) -> Result<Attested, Refusal> {
+        let text = ANSWER.replace(from, to);
+        assert!(from.is_empty() || text != ANSWER, "{from} is not there");
+        let review: Review = serde_json::from_str(&text).unwrap();
+        read(review.status, "canopy")
+    }
+
+    fn attestor() -> Attestor {
+        let account = |text: &str| Some(text.parse().unwrap());
+        Attestor::new(Settings {
+            api: "https://127.0.0.1:1".parse().unwrap(),
+            ca_file: "/nonexistent".into(),
+            token_file: "/nonexistent".into(),
+            audience: "canopy".into(),
+            node_agents: account("canopy/canopy-agent"),
+            host_agents: account("canopy/canopy-host-agent"),
+            publish: None,
+            nodes: [("worker-1".to_owned(), "n1".to_owned())].into(),
+            hosts: Default::default(),
+        })
+    }
+
+    #[test]
+    fn an_answer_counts_only_if_it_is_authenticated_for_the_audience_and_names_pod_and_node() {
+        let attested = answered("", "").unwrap();
+        assert_eq!(attested.to_string(), "service account canopy/canopy-agent, pod canopy-agent-x on node worker-1");
+        assert_eq!(attested.pod_uid, "p");
+        let not_accepted = |answer| matches!(answer, Err(Refusal::NotAccepted { .. }));
+        assert!(not_accepted(answered("\"authenticated\":true", "\"authenticated\":false")));
+        assert!(not_accepted(answered("\"authenticated\":true,", "")));
+        assert!(not_accepted(answered(",\"audiences\":[\"canopy\"]}}", "}}")), "an authenticator without audiences");
+        assert!(not_accepted(answered("\"audiences\":[\"canopy\"]}}", "\"audiences\":[\"api\"]}}")));
+        let unbound = |answer, what| assert_eq!(answer, Err(Refusal::Unbound(what)));
+        unbound(answered("system:serviceaccount:canopy:canopy-agent", "system:node:worker-1"), "service account");
+        unbound(answered("node-name\":[\"worker-1\"]", "node-name\":[\"worker-1\",\"worker-2\"]"), "node");
+        unbound(answered("node-name", "name-of-node"), "node");
+        unbound(answered("pod-uid", "uid-of-pod"), "pod");
+    }
+
+    #[test]
+    fn a_token_makes_the_agent_of_its_own_node_and_kind_alone() {
+        let (attestor, own) = (attestor(), answered("", "").unwrap());
+        let permit = |of: &Attested, subject: &str| attestor.permit(of.clone(), &subject.parse().unwrap()).is_ok();
+        assert!(permit(&own, "node/n1"));
+        assert!(!permit(&own, "node/worker-1"), "the configuration gives it another name");
+        assert!(!permit(&own, "node/n2") && !permit(&own, "host/n1") && !permit(&own, "host/worker-1"));
+        assert!(!permit(&own, "controller"));
+        let host = Attested { account: "canopy/canopy-host-agent".parse().unwrap(), ..own.clone() };
+        assert!(permit(&host, "host/worker-1") && !permit(&host, "node/n1"));
+        let other = Attested { account: "default/canopy-agent".parse().unwrap(), ..own.clone() };
+        assert!(!permit(&other, "node/n1"));
+        let refusal = attestor.permit(own, &"node/n2".parse().unwrap()).unwrap_err().to_string();
+        assert!(refusal.contains("worker-1") && refusal.contains("it makes node/n1"), "{refusal}");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_token_is_not_sent_and_no_refusal_shows_one() {
+        let attestor = attestor();
+        let subject = "node/n1".parse().unwrap();
+        for bad in ["", "a b", "secret\n", "secret\"", &"x".repeat(MAX_TOKEN + 1)] {
+            assert_eq!(attestor.attest(bad, &subject).await, Err(Refusal::NotAToken));
+        }
+        let refusal = attestor.attest("secret.token.text", &subject).await.unwrap_err();
+        assert!(matches!(&refusal, Refusal::Unavailable(..)), "{refusal}");
+        assert!(!format!("{refusal} {refusal:?}").contains("secret"), "{refusal}");
+    }
+}

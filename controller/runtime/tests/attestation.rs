@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Agents in Kubernetes: the token of a service account, confirmed by an API server, makes the agent of one node or host, and nothing else.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_control::pb;
+use canopy_control::pb::identity_service_client::IdentityServiceClient;
+use canopy_control::pb::membership_service_client::MembershipServiceClient;
+use canopy_controller_authority::{Registrar, Settings};
+use canopy_controller_kubernetes::{self as kubernetes, Attestor, Outcome};
+use canopy_identity::{Credentials, PrivateKey, Subject, Trust};
+use canopy_testkit::kubernetes::{FakeApi, Mood, Pod};
+use canopy_units::UnixTime;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use support::{Controller, DEADLINE};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use tower::service_fn;
+
+/// A controller that asks an API server.
+struct Domain {
+    controller: Controller,
+    registrar: Arc<Registrar>,
+    api: FakeApi,
+    directory: tempfile::TempDir,
+}
+
+impl Domain {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (domain, lifetime) = ("canopy".parse().unwrap(), Duration::from_secs(3600));
+        let settings = Settings { directory: directory.path().join("identity"), domain, lifetime };
+        let registrar = Registrar::open(settings, UnixTime::now()).unwrap();
+        let api = FakeApi::start(directory.path()).await;
+        let attestor = Attestor::new(kubernetes::Settings {
+            api: api.url().parse().unwrap(),
+            ca_file: api.ca_file(),
+            token_file: api.token_file(),
+            audience: "canopy".into(),
+            node_agents: Some("canopy/canopy-agent".parse().unwrap()),
+            host_agents: Some("canopy/canopy-host-agent".parse().unwrap()),
+            publish: Some("canopy/canopy-authority".parse().unwrap()),
+            nodes: [("worker-1".to_owned(), "n1".to_owned())].into(),
+            hosts: Default::default(),
+        });
+        let controller = Controller::start_attesting(directory.path(), registrar.clone(), attestor).await;
+        Self { controller, registrar, api, directory }
+    }
+
+    fn channel(&self, own: Option<Arc<Credentials>>) -> Channel {
+        let (port, trust) = (self.controller.tls_port(), Trust::Token(self.registrar.authority()));
+        Endpoint::from_static("http://controller").connect_with_connector_lazy(service_fn(move |_| {
+            let (trust, own) = (trust.clone(), own.clone());
+            async move {
+                let config = canopy_identity::client(trust, own.as_deref()).unwrap();
+                canopy_identity::connect("127.0.0.1", port, Arc::new(config)).await.map(TokioIo::new)
+            }
+        }))
+    }
+
+    async fn enroll(&self, token: &str, subject: &str) -> Result<Arc<Credentials>, Status> {
+        let key = PrivateKey::generate().unwrap();
+        let request = pb::EnrollRequest {
+            subject: subject.into(),
+            request: key.request().unwrap(),
+            kubernetes_token: token.into(),
+            ..Default::default()
+        };
+        let answer = IdentityServiceClient::new(self.channel(None)).enroll(request).await?;
+        let pb::Certified { chain, authorities, .. } = answer.into_inner().certified.unwrap();
+        Ok(Arc::new(Credentials::new(key, chain, authorities).unwrap()))
+    }
+
+    async fn events(&self, code: &str) -> Vec<String> {
+        let server = format!("unix:{}", self.directory.path().join("rest.sock").display());
+        let client = canopy_ctl::client::Client::new(&server, None).unwrap();
+        let list: Value = client.get("events", &format!("/api/v1/events?code={code}")).await.unwrap();
+        list["items"].as_array().unwrap().iter().map(|item: &Value| item["detail"].as_str().unwrap().into()).collect()
+    }
+}
+
+fn refused(answer: Result<Arc<Credentials>, Status>, code: Code, text: &str) {
+    let status = answer.unwrap_err();
+    assert!(status.code() == code && status.message().contains(text), "{status:?}");
+}
+
+/// Catches a token of any pod that makes any agent: of another node, of another service account, for another program.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_makes_the_agent_of_its_own_node_and_of_no_other() {
+    let domain = Domain::start().await;
+    let (node, host) = ("canopy:canopy-agent", "canopy:canopy-host-agent");
+    domain.api.know("node-1", Pod::new(node, "worker-1"));
+    domain.api.know("host-2", Pod::new(host, "worker-2"));
+    domain.api.know("stranger", Pod::new("default:canopy-agent", "worker-1"));
+    domain.api.know("elsewhere", Pod { audience: "vault".into(), ..Pod::new(node, "worker-1") });
+    domain.api.know("old", Pod { node: None, ..Pod::new(node, "worker-1") });
+    let own = domain.enroll("node-1", "node/n1").await.unwrap();
+    assert_eq!(own.certificate.subject, Subject::Node("n1".into()));
+    let of_host = domain.enroll("host-2", "host/worker-2").await.unwrap();
+    assert_eq!(of_host.certificate.subject, Subject::Host("worker-2".into()));
+    // What was got is a certificate like any other.
+    let watch = pb::WatchGroupRequest { group: "none".into() };
+    let found = MembershipServiceClient::new(domain.channel(Some(own))).watch_group(watch).await.unwrap_err();
+    assert_eq!(found.code(), Code::NotFound);
+
+    let denied = Code::PermissionDenied;
+    refused(domain.enroll("node-1", "node/n2").await, denied, "it makes node/n1");
+    refused(domain.enroll("node-1", "node/worker-1").await, denied, "it makes node/n1");
+    refused(domain.enroll("node-1", "host/n1").await, denied, "it makes node/n1");
+    refused(domain.enroll("node-1", "controller").await, denied, "it makes node/n1");
+    refused(domain.enroll("host-2", "node/worker-2").await, denied, "it makes host/worker-2");
+    refused(domain.enroll("stranger", "node/n1").await, denied, "it makes nothing");
+    refused(domain.enroll("elsewhere", "node/n1").await, denied, "audience");
+    refused(domain.enroll("old", "node/n1").await, denied, "names no node");
+    refused(domain.enroll("unknown", "node/n1").await, denied, "does not accept the token");
+    let asked = domain.api.reviews();
+    refused(domain.enroll("not a token", "node/n1").await, Code::InvalidArgument, "kubernetes_token");
+    refused(domain.enroll("node-1", "node/N1").await, Code::InvalidArgument, "subject");
+    assert_eq!(domain.api.reviews(), asked, "the API server was asked for nothing");
+    let enrolled = domain.events("Enrolled").await;
+    assert!(
+        enrolled.len() == 2 && enrolled.iter().any(|e| e.contains("pod canopy-agent-x2x on node worker-1")),
+        "{enrolled:?}"
+    );
+    // A stranger who reaches the port fills no events, pods of the cluster do.
+    assert_eq!(domain.events("EnrollmentRefused").await.len(), 6);
+    domain.controller.stop().await;
+}
+
+/// Catches a revoked agent that its DaemonSet brings back, and an operator's token that does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_node_comes_back_by_an_operator_alone() {
+    let domain = Domain::start().await;
+    domain.api.know("node-1", Pod::new("canopy:canopy-agent", "worker-1"));
+    domain.enroll("node-1", "node/n1").await.unwrap();
+    let subject = Subject::Node("n1".into());
+    domain.registrar.revoke(&subject, UnixTime::now()).unwrap();
+    refused(domain.enroll("node-1", "node/n1").await, Code::PermissionDenied, "does not bring it back");
+    let token = domain.registrar.hand_out(subject.clone(), UnixTime::now()).unwrap().token;
+    let key = PrivateKey::generate().unwrap();
+    domain.registrar.enroll(&token.secret, &subject, &key.request().unwrap(), UnixTime::now()).unwrap();
+    domain.controller.stop().await;
+}
+
+/// Catches an API server that is away and takes the controller with it, and one that is believed whatever it answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_api_server_an_enrollment_is_to_be_tried_again() {
+    let domain = Domain::start().await;
+    domain.api.know("node-1", Pod::new("canopy:canopy-agent", "worker-1"));
+    let own = domain.enroll("node-1", "node/n1").await.unwrap();
+    for (mood, text) in [(Mood::Fails(500), "500"), (Mood::Floods, "limit"), (Mood::Hangs, "no answer within 5s")] {
+        domain.api.set(mood);
+        refused(domain.enroll("node-1", "node/n1").await, Code::Unavailable, text);
+    }
+    domain.api.set(Mood::Fails(403));
+    refused(domain.enroll("node-1", "node/n1").await, Code::FailedPrecondition, "tokenreviews");
+    // Another one at its address has no certificate of the cluster.
+    domain.api.set(Mood::Well);
+    let (ca, kept) = (domain.api.ca_file(), std::fs::read(domain.api.ca_file()).unwrap());
+    let other = tempfile::tempdir().unwrap();
+    let _other = FakeApi::start(other.path()).await;
+    std::fs::copy(other.path().join("ca.crt"), &ca).unwrap();
+    refused(domain.enroll("node-1", "node/n1").await, Code::Unavailable, "certificate");
+    std::fs::write(&ca, kept).unwrap();
+    domain.enroll("node-1", "node/n1").await.unwrap();
+    let Domain { controller, registrar, api, directory } = domain;
+    drop(api);
+    let domain =
+        Domain { controller, registrar, api: FakeApi::start(tempfile::tempdir().unwrap().path()).await, directory };
+    refused(domain.enroll("node-1", "node/n1").await, Code::Unavailable, "did not answer");
+    // Renewals do not ask the API server.
+    let request = pb::RenewRequest { request: own.key.request().unwrap() };
+    IdentityServiceClient::new(domain.channel(Some(own))).renew(request).await.unwrap();
+    assert!(Outcome::Unavailable.counted() >= 6 && Outcome::Accepted.counted() >= 2);
+    domain.controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_authority_is_published_for_agents() {
+    let domain = Domain::start().await;
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    while domain.api.applied().is_empty() {
+        assert!(tokio::time::Instant::now() < deadline);
+        tokio::task::yield_now().await;
+    }
+    let (path, content) = domain.api.applied().remove(0);
+    assert_eq!(path, "/api/v1/namespaces/canopy/configmaps/canopy-authority");
+    assert_eq!(content["data"]["authorities"], format!("{}\n", domain.registrar.authority()));
+    domain.controller.stop().await;
+}
