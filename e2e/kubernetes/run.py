@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Figure 1 on a cluster of Kubernetes, installed from the chart as docs/kubernetes.md has it.
+
+    run.py DIRECTORY_OF_IMAGES DIRECTORY_OF_STATIC_PROGRAMS [TOPOLOGY]
+
+A node of Kubernetes for each node of the topology (e2e/topologies/figure1.yaml), a pod for each host. The cluster's programs come from Go
+modules (build.py). Needs root. Leaves nothing behind.
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+sys.dont_write_bytecode = True  # no __pycache__ in the sources
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(TOP / "deploy/kubernetes"), str(TOP / "deploy/container"), str(TOP / "deploy/debian")]
+import build  # noqa: E402
+import images  # noqa: E402
+import manifests  # noqa: E402
+import release  # noqa: E402
+import steps  # noqa: E402
+from cluster import REGISTRY, Cluster  # noqa: E402
+from pods import Receivers  # noqa: E402
+
+MIB = 1 << 20
+# The application of the pods; no image for users.
+APPLICATION = images.Image("canopy-rc", "a Reliable Connection in software, for tests", user=0)
+FIGURE_1 = TOP / "e2e/topologies/figure1.yaml"
+
+
+class Kubernetes:
+    """The steps of the test, in their order."""
+
+    def __init__(self, cluster, archives):
+        self.c, self.archives = cluster, archives
+        self.release = release.Release(cluster, archives)
+        self.source, *self.receivers = cluster.fabric.hosts
+
+    def step_the_manifests_are_those_that_helm_makes(self):
+        differing = manifests.differing(self.c.helm)
+        assert not differing, f"made of other charts: {differing}: python3 e2e/kubernetes/render.py"
+        chart = ("template", "canopy", release.CHART, "--api-versions=monitoring.coreos.com/v1")
+        made = [of for of in yaml.safe_load_all(self.c.helm(*chart, "--set=monitoring.prometheusRule.enabled=true,monitoring.dashboards.enabled=true")) if of]
+        (rules,) = (of["spec"] for of in made if of["kind"] == "PrometheusRule")
+        assert rules == yaml.safe_load((TOP / "deploy/prometheus/canopy.rules.yaml").read_text())
+        boards = {name: json.loads(text) for of in made if "-dashboard-" in of["metadata"]["name"] for name, text in of["data"].items()}
+        assert boards == {path.name: json.loads(path.read_text()) for path in (TOP / "deploy/grafana").glob("*.json")}, list(boards)
+        refused = self.c.helm(*chart, "--set=controller.replicas=2", check=False)
+        assert refused.returncode != 0 and "/controller/replicas" in refused.stderr, refused
+
+    def step_the_chart_is_installed(self):
+        self.release.install()
+
+    def step_every_agent_is_in_sync(self):
+        self.release.in_sync()
+        self.release.ctl("apply", "-f", "-", input=self.c.fabric.resources())
+        self.release.ctl("check", "--wait", "120s")
+        nodes = json.loads(self.release.ctl("get", "nodes", "-o", "json"))["items"]
+        assert sorted(node["metadata"]["name"] for node in nodes) == sorted(self.c.nodes), nodes
+
+    def step_pods_receive_what_a_pod_sends(self):
+        with Receivers(self.c, self.release, "weights", 256 * MIB) as transfer:
+            report = transfer.finish()
+        print(f"   {report['bytes'] >> 20} MiB to {len(self.receivers)} pods, sha256 {report['sha256'][:12]}, {report['retransmitted']} retransmitted")
+
+
+def main():
+    if len(sys.argv) not in (3, 4) or os.geteuid() != 0:
+        raise SystemExit(__doc__)
+    directory, static = (Path(argument).resolve() for argument in sys.argv[1:3])
+    topology = Path(sys.argv[3]) if len(sys.argv) > 3 else FIGURE_1
+    # So that the cluster ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    programs = build.main()
+    with tempfile.TemporaryDirectory(prefix="canopy-kubernetes.") as temporary:
+        archives = {path.name.removesuffix(".oci.tar"): path for path in sorted(directory.glob("*.oci.tar"))}
+        archives["canopy-rc"] = images.Builder(Path(temporary)).image(APPLICATION, static, Path(temporary))
+        run(topology, programs, archives)
+
+
+def run(topology, programs, archives):
+    """Runs the test with the cluster's programs and Canopy's images."""
+    began = time.monotonic()
+    with Cluster(topology, programs, {f"{REGISTRY}/{name}@{images.digest(path)}": path for name, path in archives.items()}) as cluster:
+        print(f"a cluster of {len(cluster.nodes)} nodes is ready ({time.monotonic() - began:.1f} s)", flush=True)
+        test = Kubernetes(cluster, archives)
+        steps.run(test, test.release.describe)
+
+
+if __name__ == "__main__":
+    main()
