@@ -32,7 +32,7 @@ def sources():
 def render(helm):
     """(name, manifests) of each case; `helm(arguments...)` returns its output."""
     for name, chart, values in cases():
-        options = ["--namespace", NAMESPACE, "--api-versions", "monitoring.coreos.com/v1", *(["--values", values] if values else [])]
+        options = ["--namespace", NAMESPACE, "--api-versions", "monitoring.coreos.com/v1,canopy.dev/v1alpha1", *(["--values", values] if values else [])]
         yield name, helm("template", "canopy", HERE / chart, *options)
 
 

@@ -9,7 +9,7 @@ from release import Release
 NAMESPACE = "hosts"
 
 
-class Receivers:
+class Transfer:
     """A transfer from the first host of the topology to all others, each a pod; leaving the `with` block deletes them."""
 
     def __init__(self, cluster, release: Release, group, size, sender=()):
@@ -60,6 +60,16 @@ class Receivers:
         lines = self.kubectl("logs", host, check=False).stdout.splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
+    def hash_at(self, host):
+        """What a receiver has, once it has everything."""
+        return next((event["sha256"] for event in self.events(host) if "sha256" in event), None)
+
+    def slow(self, rate):
+        """Limits the source, with a queue that takes its whole window."""
+        node = self.c.nodes[self.c.fabric.edge(self.source)].place
+        pid = until("the source to run", 60, lambda: node.run("pidof", "canopy-rc", check=False).stdout.split())[0]
+        node.run("nsenter", f"--target={pid}", "--net", "tc", "qdisc", "replace", "dev", "fabric", "root", "tbf", "rate", rate, "burst", "256k", "limit", "4m")
+
     def has_ended(self):
         """Whether the source has ended."""
         return self.phase(self.source) in ("Succeeded", "Failed")
@@ -67,12 +77,13 @@ class Receivers:
     def finish(self):
         """The source's report, after all receivers have the bytes that it sent; fails otherwise."""
         try:
-            until("the source to end", 300, self.has_ended)
+            until("the source to end", 600, self.has_ended)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.state()}") from None
         assert self.phase(self.source) == "Succeeded", self.state()
         report = next(event for event in self.events(self.source) if "retransmitted" in event)
-        sums = {host: next((event["sha256"] for event in self.events(host) if "sha256" in event), None) for host in self.receivers}
+        # A receiver acknowledges the last packet before it has the hash of all.
+        sums = {host: until(f"{host} to report, after {report}", 60, lambda host=host: self.hash_at(host)) for host in self.receivers}
         assert set(sums.values()) == {report["sha256"]}, (report, sums, self.state())
         return report
 

@@ -66,10 +66,11 @@ class Release:
         self.c.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
         self.upgrade()
 
-    def upgrade(self, values=None, *more):
+    def upgrade(self, values=None, *more, check=True):
         """Installs the chart, or upgrades what is there."""
         given = json.dumps(values or self.values())
-        self.c.helm("upgrade", "--install", NAME, CHART, f"--namespace={NAMESPACE}", "--values=-", "--wait", "--timeout=3m", *more, input=given)
+        wait = () if any(option.startswith("--timeout") for option in more) else ("--timeout=3m",)
+        return self.c.helm("upgrade", "--install", NAME, CHART, f"--namespace={NAMESPACE}", "--values=-", "--wait", *wait, *more, input=given, check=check)
 
     def kubectl(self, *arguments, **more):
         return self.c.kubectl(f"--namespace={NAMESPACE}", *arguments, **more)
@@ -79,13 +80,15 @@ class Release:
         items = self.c.get(f"--namespace={NAMESPACE}", "pods", f"--selector=app.kubernetes.io/component={component}")["items"]
         return {pod["spec"].get("nodeName"): pod for pod in items}
 
+    def is_ready(self, pod):
+        """Whether all containers of a pod are."""
+        return all(status["ready"] for status in pod["status"].get("containerStatuses", [{"ready": False}]))
+
     def in_sync(self):
         """Waits until an agent is ready on each node."""
-        ready = lambda pod: all(status["ready"] for status in pod["status"].get("containerStatuses", [{"ready": False}]))
-
         def all_ready():
             pods = self.pods("agent")
-            return set(pods) == set(self.c.nodes) and all(map(ready, pods.values()))
+            return set(pods) == set(self.c.nodes) and all(map(self.is_ready, pods.values()))
 
         until("all agents to be ready", 180, all_ready)
 

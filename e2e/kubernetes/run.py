@@ -28,7 +28,8 @@ import manifests  # noqa: E402
 import release  # noqa: E402
 import steps  # noqa: E402
 from cluster import REGISTRY, Cluster  # noqa: E402
-from pods import Receivers  # noqa: E402
+from place import until  # noqa: E402
+from pods import Transfer  # noqa: E402
 
 MIB = 1 << 20
 # The application of the pods; no image for users.
@@ -67,9 +68,79 @@ class Kubernetes:
         assert sorted(node["metadata"]["name"] for node in nodes) == sorted(self.c.nodes), nodes
 
     def step_pods_receive_what_a_pod_sends(self):
-        with Receivers(self.c, self.release, "weights", 256 * MIB) as transfer:
+        with Transfer(self.c, self.release, "weights", 256 * MIB, ("--timeout", "1s")) as transfer:
             report = transfer.finish()
         print(f"   {report['bytes'] >> 20} MiB to {len(self.receivers)} pods, sha256 {report['sha256'][:12]}, {report['retransmitted']} retransmitted")
+
+    def step_agents_are_replaced_one_by_one_under_traffic_without_a_loss(self):
+        values = self.release.values()
+        values["agent"]["podAnnotations"] = {"example.com/rollout": "second"}
+        before = {node: pod["metadata"]["uid"] for node, pod in self.release.pods("agent").items()}
+        # Its timer is so long that a busy machine causes no retransmission: each one means that a packet was lost.
+        with Transfer(self.c, self.release, "rolled", 630 * MIB, ("--timeout", "5s")) as transfer:
+            transfer.slow("12mbit")
+            until("data to be acknowledged", 60, lambda: self.delivery("rolled") == "Flowing")
+            trees, began = self.trees("rolled"), time.monotonic()
+            self.release.upgrade(values)
+            took = time.monotonic() - began
+            assert not transfer.has_ended(), transfer.state()
+            assert self.trees("rolled") == trees, (trees, self.trees("rolled"))
+            self.a_broken_version_stops_at_one_node(values)
+            self.the_controller_s_pod_is_replaced()
+            assert not transfer.has_ended(), transfer.state()
+            assert self.trees("rolled") == trees, (trees, self.trees("rolled"))
+            transfer.slow("1gbit")
+            report = transfer.finish()
+        after = {node: pod["metadata"]["uid"] for node, pod in self.release.pods("agent").items()}
+        assert after.keys() == before.keys() and not set(after.values()) & set(before.values()), (before, after)
+        assert report["retransmitted"] == 0, report
+        print(f"   six agents in {took:.0f} s, then a broken version and back, and the controller's pod: {report['bytes'] >> 20} MiB, 0 retransmitted")
+
+    def a_broken_version_stops_at_one_node(self, values):
+        """An agent that does not start ends the rollout at its node; a rollback brings it back."""
+        broken = json.loads(json.dumps(values))
+        broken["agent"]["settings"] = {"no_such_key": 1}
+        refused = self.release.upgrade(broken, "--timeout=45s", check=False)
+        assert refused.returncode != 0, refused
+        ready = {node for node, pod in self.release.pods("agent").items() if self.release.is_ready(pod)}
+        assert len(ready) == len(self.c.nodes) - 1, ready
+        self.c.helm("rollback", release.NAME, f"--namespace={release.NAMESPACE}", "--wait", "--timeout=3m")
+        self.release.in_sync()
+
+    def the_controller_s_pod_is_replaced(self):
+        """Its store is on a volume: the next one continues."""
+        pod = f"{release.NAME}-controller-0"
+        uid = lambda: self.release.kubectl("get", "pod", pod, "--output=jsonpath={.metadata.uid}", check=False).stdout
+        before = uid()
+        self.release.kubectl("delete", "pod", pod)
+        until("another pod of the controller", 60, lambda: uid() not in ("", before))
+        self.release.kubectl("wait", "pod", pod, "--for=condition=Ready", "--timeout=120s")
+        self.release.in_sync()
+        self.release.ctl("check", "--wait", "60s")
+
+    def trees(self, group):
+        """The nodes and branches of a group, which change when a tree moves."""
+        return json.loads(self.release.ctl("get", "group", group, "-o", "json"))["status"].get("trees")
+
+    def delivery(self, group):
+        return (json.loads(self.release.ctl("get", "group", group, "-o", "json"))["status"].get("delivery") or {}).get("state")
+
+    def step_retired_nodes_and_a_removed_release_leave_nothing(self):
+        assert all(map(self.left, self.c.nodes.values())), "nothing to remove"
+        for node in self.c.nodes:
+            self.release.ctl("node", "retire", node, "--accept-loss", "--timeout", "120s")
+        self.c.helm("uninstall", release.NAME, f"--namespace={release.NAMESPACE}", "--wait", "--timeout=2m")
+        left = {name: self.left(node) for name, node in self.c.nodes.items()}
+        assert not any(left.values()), left
+
+    def left(self, node):
+        """What Canopy has in the kernel of a node."""
+        out = lambda *command: node.place.run(*command, check=False).stdout.splitlines()
+        found = [f"pin {line}" for line in out("find", "/sys/fs/bpf/canopy", "-type", "f")]
+        found += [f"route {line}" for line in out("ip", "-6", "route", "show", "table", "all", "proto", "201")]
+        found += [f"rule {line}" for line in out("ip", "-6", "rule", "show") if "479" in line]
+        found += [f"address {line}" for line in out("ip", "-6", "-oneline", "address", "show") if any(of in line for of in ("fcff:", "fe80::4:", "fe80::5:"))]
+        return found + [f"qdisc {line}" for line in out("tc", "qdisc", "show") if "clsact" in line]
 
 
 def main():
