@@ -52,6 +52,7 @@ class Image:
 
 IMAGES = (
     Image("canopy-controller", "controller of RDMA multicast over SRv6", ("/run/canopy", "/var/lib/canopy"), command=("run",), also=("canopyctl",)),
+    Image("canopy-operator", "resources of Kubernetes for RDMA multicast over SRv6", command=("run",)),
     Image("canopy-agent", "agent on a node of RDMA multicast over SRv6", ("/run/canopy", "/var/lib/canopy"), user=0, command=("run",)),
     Image("canopy-host-agent", "agent on a host of RDMA multicast over SRv6", ("/run/canopy", "/var/lib/canopy"), command=("run",)),
     Image("canopy-pacer", "pacer of queue pairs for RDMA multicast over SRv6", ("/run/canopy",), user=0, command=("run",)),

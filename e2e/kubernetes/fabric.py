@@ -44,9 +44,8 @@ class Fabric:
             prefix = host["prefix"].split("/")[1]
             places[self.edge(name)].run("sh", "-c", f"mkdir -p /run/fabric; echo {host['address']}/{prefix} >/run/fabric/{name}")
 
-    def resources(self):
+    def declared(self):
         """The topology as the controller takes it."""
         mtu = self.spec["defaults"]["mtu"]
         links = [{"a": link["a"], "b": link["b"], "mtu": mtu} for link in self.spec["links"]]
-        spec = {"nodes": self.spec["nodes"], "hosts": self.spec["hosts"], "links": links}
-        return yaml.safe_dump({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": spec})
+        return {"nodes": self.spec["nodes"], "hosts": self.spec["hosts"], "links": links}

@@ -19,7 +19,7 @@ class Transfer:
     def __enter__(self):
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}
         self.c.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
-        self.release.group(self.group, pathMtu=4096)
+        self.release.group(self.group, NAMESPACE, pathMtu=4096)
         # Receivers stay until the source has all acknowledgements.
         sinks = [self.pod(host, "receive", "--linger", "600s") for host in self.receivers]
         waiting = ("--wait-receivers", str(len(self.receivers)), "--deadline", "900s", "--ready-timeout", "120s")
@@ -94,4 +94,4 @@ class Transfer:
 
     def __exit__(self, *_):
         self.kubectl("delete", "pods", "--all", "--wait", "--timeout=60s")
-        self.release.ctl("delete", "group", self.group)
+        self.kubectl("delete", "multicastgroup", self.group, "--wait", "--timeout=120s")

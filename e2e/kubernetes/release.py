@@ -8,7 +8,9 @@ from cluster import REGISTRY, TOP
 from place import until
 
 CHART = TOP / "deploy/kubernetes/canopy"
+RESOURCES = TOP / "deploy/kubernetes/canopy-crds"
 NAMESPACE = "canopy-system"
+API = "canopy.dev/v1alpha1"
 NAME = "canopy"
 # A fixed address of the controller's service: this cluster has no DNS.
 ADDRESS = "10.96.0.41"
@@ -27,7 +29,8 @@ class Release:
         """Values of the chart for this cluster."""
         image = lambda name: dict(zip(("repository", "digest"), self.image(name).split("@"), strict=True))
         return {
-            "images": {"pullPolicy": "Never", "controller": image("canopy-controller"), "agent": image("canopy-agent"), "hostAgent": image("canopy-host-agent")},
+            "images": {"pullPolicy": "Never", "controller": image("canopy-controller"), "operator": image("canopy-operator"), "agent": image("canopy-agent"), "hostAgent": image("canopy-host-agent")},
+            "operator": {"enabled": True},
             "controller": {"service": {"clusterIP": ADDRESS}, "storage": {"className": "local", "size": "1Gi"}},
             "agent": {"controller": f"https://{ADDRESS}:8641"},
         }
@@ -36,10 +39,15 @@ class Release:
         """An image by its digest."""
         return f"{REGISTRY}/{name}@{images.digest(self.archives[name])}"
 
-    def group(self, name, **spec):
-        """Makes a group."""
-        document = {"apiVersion": "canopy/v1", "kind": "Group", "metadata": {"name": name}, "spec": spec}
-        self.ctl("apply", "-f", "-", input=json.dumps(document))
+    def topology(self):
+        """Declares the topology as a resource."""
+        self.c.apply({"apiVersion": API, "kind": "Topology", "metadata": {"name": "default"}, "spec": self.c.fabric.declared()})
+
+    def group(self, name, namespace, **spec):
+        """Declares a group as a resource, and waits until the controller has it."""
+        metadata = {"name": name, "namespace": namespace}
+        self.c.apply({"apiVersion": API, "kind": "MulticastGroup", "metadata": metadata, "spec": spec})
+        self.c.kubectl(f"--namespace={namespace}", "wait", "multicastgroup", name, "--for=condition=Reconciled", "--timeout=60s")
 
     def volume(self):
         """A volume on a node's own disk, as its administrator makes one."""
@@ -60,10 +68,11 @@ class Release:
         )
 
     def install(self):
-        """Installs the chart and waits until everything of it is ready."""
+        """Installs the charts in their order, and waits until everything is ready."""
         self.volume()
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}
         self.c.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
+        self.c.helm("upgrade", "--install", "canopy-crds", RESOURCES, f"--namespace={NAMESPACE}", "--wait")
         self.upgrade()
 
     def upgrade(self, values=None, *more, check=True):

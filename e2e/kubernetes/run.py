@@ -62,13 +62,18 @@ class Kubernetes:
 
     def step_every_agent_is_in_sync(self):
         self.release.in_sync()
-        self.release.ctl("apply", "-f", "-", input=self.c.fabric.resources())
+        self.release.topology()
+        # Agents enroll once the kubelets have brought them what the controller has published.
+        status = lambda: self.c.get("topology", "default")["status"]
+        until("all nodes to be in sync", 240, lambda: status().get("syncedNodes") == len(self.c.nodes))
         self.release.ctl("check", "--wait", "120s")
         nodes = json.loads(self.release.ctl("get", "nodes", "-o", "json"))["items"]
         assert sorted(node["metadata"]["name"] for node in nodes) == sorted(self.c.nodes), nodes
 
     def step_pods_receive_what_a_pod_sends(self):
         with Transfer(self.c, self.release, "weights", 256 * MIB, ("--timeout", "1s")) as transfer:
+            column = lambda: transfer.kubectl("get", "multicastgroup", "weights", "--no-headers").split()[1:4]
+            until("the resource to have the group's phase, source and receivers", 60, lambda: column() == ["Ready", self.source, str(len(self.receivers))])
             report = transfer.finish()
         print(f"   {report['bytes'] >> 20} MiB to {len(self.receivers)} pods, sha256 {report['sha256'][:12]}, {report['retransmitted']} retransmitted")
 
