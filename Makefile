@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages images test-packages test-machines test-ansible test-images sbom deny clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages images test-packages test-machines test-kubernetes test-ansible test-images sbom deny clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -80,7 +80,7 @@ build: ## debug build of the whole workspace
 tools: ## install what is missing on this machine
 	@scripts/install-tools.sh
 
-lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, alert rules, dashboards, the lists of mutants
+lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, alert rules, dashboards, the lists of mutants, the manifests of the Helm charts
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd proto/control/proto && buf lint && buf breaking --against ../released/canopy-v1.binpb
@@ -97,6 +97,8 @@ lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.
 	python3 scripts/dashboards.py --check
 	python3 deploy/debian/test_manual.py
 	python3 scripts/test_sbom.py
+	python3 scripts/test_check_charts.py
+	python3 scripts/check-charts.py
 	PATH="$$PATH:target/prometheus/usr/bin" promtool check rules deploy/prometheus/canopy.rules.yaml
 	PATH="$$PATH:target/prometheus/usr/bin" promtool test rules deploy/prometheus/canopy.rules.test.yaml
 
@@ -132,6 +134,11 @@ test-machines: tools ## Figure 1 on thirteen machines that share nothing but the
 	scripts/check-packages.sh --install-tools
 	$(MAKE) packages PACKAGED=lab
 	python3 e2e/machines/run.py target/packages
+
+test-kubernetes: tools ## a cluster of Kubernetes from Go modules: the charts installed, Figure 1 with pods as hosts, agents rolled under traffic: about 5 minutes after the builds (the first one of the cluster: 15), as root
+	scripts/need.sh buildah runc iptables openssl gcc /usr/lib/cni/bridge:containernetworking-plugins
+	$(MAKE) images PACKAGED=lab
+	python3 e2e/kubernetes/run.py target/images target/$(HOST)/lab
 
 test-ansible: ## the Ansible collection: its checks, then its playbooks against eight machines that systemd boots, with an upgrade under traffic: 10 minutes after the build, as root
 	scripts/check-ansible.sh --install-tools

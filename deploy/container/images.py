@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Builds OCI images, each with a root of one static program and the directories that it writes to. Needs buildah and binutils, root and no network.
+"""Builds OCI images, each with a root of one static program, or two, and the directories that it writes to. Needs buildah and binutils, root and no network.
 
     images.py DIRECTORY_OF_STATIC_PROGRAMS OUT_DIRECTORY SBOM_DIRECTORY
 
@@ -31,7 +31,7 @@ LICENSE = "Apache-2.0"
 
 @dataclass(frozen=True)
 class Image:
-    """One image; its name is that of its program."""
+    """One image; its name is that of its first program."""
 
     name: str
     summary: str
@@ -41,10 +41,18 @@ class Image:
     user: int = USER
     # Arguments of a container that is started with none.
     command: tuple = ()
+    # Other programs, for who executes a command in a container.
+    also: tuple = ()
+
+    @property
+    def programs(self):
+        """Every program in it."""
+        return (self.name, *self.also)
 
 
 IMAGES = (
-    Image("canopy-controller", "controller of RDMA multicast over SRv6", ("/run/canopy", "/var/lib/canopy"), command=("run",)),
+    Image("canopy-controller", "controller of RDMA multicast over SRv6", ("/run/canopy", "/var/lib/canopy"), command=("run",), also=("canopyctl",)),
+    Image("canopy-operator", "resources of Kubernetes for RDMA multicast over SRv6", command=("run",)),
     Image("canopy-agent", "agent on a node of RDMA multicast over SRv6", ("/run/canopy", "/var/lib/canopy"), user=0, command=("run",)),
     Image("canopy-host-agent", "agent on a host of RDMA multicast over SRv6", ("/run/canopy", "/var/lib/canopy"), command=("run",)),
     Image("canopy-pacer", "pacer of queue pairs for RDMA multicast over SRv6", ("/run/canopy",), user=0, command=("run",)),
@@ -71,13 +79,14 @@ class Builder:
         store = ["--root", self.directory / "store", "--runroot", self.directory / "run", "--storage-driver", "vfs"]
         return packages.run("buildah", *map(str, store), command, *map(str, arguments)).strip()
 
-    def root(self, image, program):
+    def root(self, image, programs):
         """The files of an image."""
         root = self.directory / image.name
-        target = root / "usr/bin" / image.name
-        packages.copy(program, target, 0o755)
-        packages.run("strip", "--strip-unneeded", "--remove-section=.comment", str(target))
-        static(target)
+        for name in image.programs:
+            target = root / "usr/bin" / name
+            packages.copy(programs / name, target, 0o755)
+            packages.run("strip", "--strip-unneeded", "--remove-section=.comment", str(target))
+            static(target)
         for path in image.writable:
             (root / path.lstrip("/")).mkdir(parents=True)
         for path in [root, *(path for path in root.rglob("*") if path.is_dir())]:
@@ -93,7 +102,7 @@ class Builder:
 
     def image(self, image, programs, out):
         """Builds one image; returns its file."""
-        root = self.root(image, programs / image.name)
+        root = self.root(image, programs)
         container = self.buildah("from", "--signature-policy", self.directory / "policy.json", "scratch")
         self.buildah("add", "--quiet", container, f"{root}/", "/")
         settings = [f"--label={label}" for label in self.labels(image)]

@@ -101,11 +101,11 @@ class Images:
         text, _ = process.communicate(timeout=60)
         return text, process.returncode
 
-    def step_an_image_has_a_program_and_nothing_else(self):
+    def step_an_image_has_its_programs_and_nothing_else(self):
         assert sorted(self.images) == sorted(image.name for image in images.IMAGES)
         for image in images.IMAGES:
             found = self.images[image.name]
-            assert found.files() == [f"usr/bin/{image.name}"], found.files()
+            assert found.files() == [f"usr/bin/{name}" for name in sorted(image.programs)], found.files()
             labels = found.config["config"]["Labels"]
             assert labels["org.opencontainers.image.title"] == image.name and labels["org.opencontainers.image.licenses"] == "Apache-2.0", labels
             assert (found.user == 0) == (image.name in ("canopy-agent", "canopy-pacer")), found.config

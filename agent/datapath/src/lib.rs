@@ -40,5 +40,5 @@ mod user;
 
 pub use canopy_bpf::memory::{MapMemory, of_maps as map_memory};
 pub use linux::{LinuxDatapath, Options, cleanup, has_multicast_rules};
-pub use mroute_holder::{Hold, hold_multicast};
+pub use mroute_holder::{Hold, hold_multicast, hold_multicast_on_request};
 pub use netlink::SYSCTL_DIR;

@@ -7,8 +7,10 @@
 //! ends it with SIGTERM. Either the agent starts it as a child, or the service manager does, as a unit of its own: a manager that ends
 //! all processes of the agent's unit at its restart would end a child too.
 
+use std::ffi::CString;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -53,6 +55,47 @@ pub enum Hold {
 /// The kernel does not support it, another socket has enabled it, or `socket` cannot be made.
 pub fn hold_multicast(socket: &Path) -> Result<std::convert::Infallible> {
     let _enabled = enable()?;
+    let listener = listen(socket)?;
+    loop {
+        show(&listener)?;
+    }
+}
+
+/// The same while the file `request` is there; otherwise waits for it. A process in another PID namespace than the agent's, as in a container of
+/// its own, cannot be ended by the agent's signal.
+///
+/// # Errors
+/// As for [`hold_multicast`], or the directory of `request` cannot be watched.
+pub fn hold_multicast_on_request(request: &Path, socket: &Path) -> Result<std::convert::Infallible> {
+    hold_on_request(request, socket, enable)
+}
+
+fn hold_on_request<T>(
+    request: &Path,
+    socket: &Path,
+    enable: impl Fn() -> Result<T>,
+) -> Result<std::convert::Infallible> {
+    let directory = request.parent().unwrap_or(Path::new("/"));
+    let changes = Changes::of(directory).with_context(|| format!("watching {}", directory.display()))?;
+    loop {
+        while !request.exists() {
+            changes.next(None)?;
+        }
+        let enabled = enable()?;
+        let listener = listen(socket)?;
+        while request.exists() {
+            if changes.next(Some(&listener))? {
+                show(&listener)?;
+            }
+        }
+        // In this order: an agent that finds nothing at the socket takes multicast routing for disabled.
+        drop(enabled);
+        drop(listener);
+    }
+}
+
+/// The socket at which the agent finds the process that has enabled multicast routing.
+fn listen(socket: &Path) -> Result<UnixListener> {
     // Only one process has multicast routing enabled: the one that left this socket has ended.
     match std::fs::remove_file(socket) {
         Err(e) if e.kind() != ErrorKind::NotFound => {
@@ -60,12 +103,47 @@ pub fn hold_multicast(socket: &Path) -> Result<std::convert::Infallible> {
         }
         _ => {}
     }
-    let listener = UnixListener::bind(socket).with_context(|| format!("making the socket {}", socket.display()))?;
-    loop {
-        // A client only reads the credentials of this process, which the kernel provides.
-        if let Err(e) = listener.accept() {
-            return Err(e).context("accepting a connection of the agent");
+    UnixListener::bind(socket).with_context(|| format!("making the socket {}", socket.display()))
+}
+
+/// Takes one connection. A client only reads the credentials of this process, which the kernel provides.
+fn show(listener: &UnixListener) -> Result<()> {
+    listener.accept().map(|_| ()).context("accepting a connection of the agent")
+}
+
+/// Changes of the names in a directory (inotify(7)).
+struct Changes(OwnedFd);
+
+impl Changes {
+    fn of(directory: &Path) -> std::io::Result<Self> {
+        let path = CString::new(directory.as_os_str().as_bytes())?;
+        // SAFETY: inotify_init1(2) touches no memory; the result is checked and owned at once.
+        let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
         }
+        // SAFETY: as above.
+        let changes = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        let kinds = libc::IN_CREATE | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_MOVED_TO;
+        // SAFETY: the path ends with a zero and lives until the call returns.
+        let watched = unsafe { libc::inotify_add_watch(fd, path.as_ptr(), kinds) };
+        if watched < 0 { Err(std::io::Error::last_os_error()) } else { Ok(changes) }
+    }
+
+    /// Waits for the next change, or until a client waits at `listener`: true then.
+    fn next(&self, listener: Option<&UnixListener>) -> Result<bool> {
+        let waits_for = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // poll(2) passes over a negative descriptor.
+        let mut both = [waits_for(self.0.as_raw_fd()), waits_for(listener.map_or(-1, AsRawFd::as_raw_fd))];
+        // SAFETY: the pointer and the length are those of a live array.
+        if unsafe { libc::poll(both.as_mut_ptr(), both.len() as libc::nfds_t, -1) } < 0 {
+            let error = std::io::Error::last_os_error();
+            return if error.kind() == ErrorKind::Interrupted { Ok(false) } else { Err(error).context("waiting") };
+        }
+        let mut events = [0_u8; 4096];
+        // SAFETY: the pointer and the length are those of a live array; the descriptor does not block. The events themselves are not used.
+        unsafe { libc::read(self.0.as_raw_fd(), events.as_mut_ptr().cast(), events.len()) };
+        Ok(both[1].revents != 0)
     }
 }
 
@@ -212,18 +290,19 @@ impl MrouteHolder {
         let deadline = Instant::now() + PATIENCE;
         while let Some(pid) = self.find() {
             let operation = || format!("ending process {pid}, the mroute-holder");
-            // The kernel reports 0 for a process of another PID namespace; kill(0) would signal our own process group.
-            if pid <= 0 {
-                return Err("it runs in another PID namespace: end it there").with_context(operation);
-            }
+            // The kernel reports 0 for a process of another PID namespace, which ends by itself once the request is gone, or is ended there;
+            // kill(0) would signal our own process group.
+            let is_here = pid > 0;
             // SAFETY: kill(2) touches no memory.
-            let failed = unsafe { libc::kill(pid, libc::SIGTERM) } != 0;
+            let failed = is_here && unsafe { libc::kill(pid, libc::SIGTERM) } != 0;
             let refused = failed.then(std::io::Error::last_os_error);
             if let Some(e) = refused.filter(|e| e.raw_os_error() != Some(libc::ESRCH)) {
                 return Err(e).with_context(operation);
             }
             if Instant::now() >= deadline {
-                return Err("it is still running").with_context(operation);
+                let remedy =
+                    if is_here { "it is still running" } else { "it runs in another PID namespace: end it there" };
+                return Err(remedy).with_context(operation);
             }
             tokio::time::sleep(POLL).await;
         }
@@ -293,6 +372,36 @@ mod tests {
         let refused = canopy_bpf::chain(&holder.start().await.unwrap_err());
         assert!(refused.contains("canopy-mroute-holder.path") && refused.contains("multicast.wanted"), "{refused}");
         assert!(!request.exists());
+    }
+
+    /// The process is a thread of the test.
+    #[test]
+    fn a_holder_in_a_container_holds_while_the_request_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (request, socket) = (dir.path().join("multicast.wanted"), dir.path().join("multicast.sock"));
+        let held = std::sync::Arc::new(());
+        let (token, file, at) = (std::sync::Arc::clone(&held), request.clone(), socket.clone());
+        std::thread::spawn(move || hold_on_request(&file, &at, || Ok(std::sync::Arc::clone(&token))));
+        let holds = || std::sync::Arc::strong_count(&held) == 3 && UnixStream::connect(&socket).is_ok();
+        let released = || std::sync::Arc::strong_count(&held) == 2 && UnixStream::connect(&socket).is_err();
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        let until = |what: &dyn Fn() -> bool| {
+            while !what() {
+                assert!(std::time::Instant::now() < deadline);
+                std::thread::yield_now();
+            }
+        };
+        until(&released);
+        for _ in 0..2 {
+            std::fs::write(&request, []).unwrap();
+            until(&holds);
+            // More than wait at a socket that takes none of them.
+            (0..300).for_each(|_| drop(UnixStream::connect(&socket).unwrap()));
+            std::fs::write(dir.path().join("another"), []).unwrap();
+            assert!(holds());
+            std::fs::remove_file(&request).unwrap();
+            until(&released);
+        }
     }
 
     #[test]

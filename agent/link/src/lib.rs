@@ -89,6 +89,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// The newest status that was offered.
+    pub fn reported(&self) -> state::Receiver<Option<NodeStatus>> {
+        self.status.subscribe()
+    }
+
     /// Offers `status` to the controller: sent if it differs from the last, and again after every reconnect.
     pub fn report(&self, status: NodeStatus) {
         self.status.send_if_modified(|last| {

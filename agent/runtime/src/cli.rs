@@ -40,8 +40,13 @@ pub(crate) enum Command {
     Doctor,
     /// Runs the agent of one host, on that host: `canopy-agent host --help`.
     Host,
+    /// Prints whether the kernel has what the controller desires, or why not (exit code 1): for a manager that replaces agents one by one.
+    Ready,
     /// Keeps IPv6 multicast routing enabled while it runs. The agent starts and stops this process.
     HoldMulticast {
+        /// Only while this file is there, which the agent makes where `multicast.holder` is "unit": for a container of its own.
+        #[arg(long, value_name = "FILE")]
+        wanted: Option<std::path::PathBuf>,
         /// Unix socket by which the agent finds this process.
         socket: std::path::PathBuf,
     },

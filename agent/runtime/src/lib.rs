@@ -19,6 +19,7 @@ pub mod leaving;
 pub mod ledger;
 pub mod metrics;
 pub mod program;
+pub mod readiness;
 mod schedule;
 mod stall_watch;
 

@@ -15,6 +15,7 @@ use canopy_agent_runtime::leaving::{self, Leaving, Mark};
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::metrics::{About, Exporter};
 use canopy_agent_runtime::program::{ConfigCommand, SHUTDOWN_GRACE, VERSION, enroll, print_checks, random, runtime};
+use canopy_agent_runtime::readiness::{self, Readiness};
 use canopy_agent_runtime::{Ended, Parts, doctor, host_agent, run};
 use canopy_daemon::config::Loaded;
 use canopy_daemon::log::TimedLevel;
@@ -52,8 +53,16 @@ fn start(Cli { flags, command }: Cli) -> anyhow::Result<ExitCode> {
             return runtime()?.block_on(run_agent(settings));
         }
         // Needs no configuration.
-        Command::HoldMulticast { socket } => {
-            match canopy_datapath::hold_multicast(&socket).context("keeping multicast routing enabled")? {}
+        Command::HoldMulticast { socket, wanted } => {
+            let held = match wanted {
+                None => canopy_datapath::hold_multicast(&socket),
+                Some(request) => canopy_datapath::hold_multicast_on_request(&request, &socket),
+            };
+            match held.context("keeping multicast routing enabled")? {}
+        }
+        Command::Ready => {
+            readiness::ask(&settings(flags)?.state_dir).map_err(anyhow::Error::msg)?;
+            println!("ready");
         }
         Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&settings(flags)?)?),
         Command::Enroll { token_file } => {
@@ -107,6 +116,7 @@ async fn run_agent(config: Config) -> anyhow::Result<ExitCode> {
     let attestation = config.kubernetes.attestation(Subject::Node(config.node.clone()));
     tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity.clone(), attestation, Arc::new(random)));
     tokio::spawn(canopy_daemon::log::follow(link.log_levels.clone(), timed));
+    tokio::spawn(Readiness::of(&link).serve(Readiness::socket(&config.state_dir)));
     let hosts = Hosts {
         config: config.host_socket.clone(),
         served: Served::Node { name: config.node.clone(), specs: link.specs.clone() },

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Figure 1 on a cluster of Kubernetes, installed from the chart as docs/kubernetes.md has it.
+
+    run.py DIRECTORY_OF_IMAGES DIRECTORY_OF_STATIC_PROGRAMS [TOPOLOGY]
+
+A node of Kubernetes for each node of the topology (e2e/topologies/figure1.yaml), a pod for each host. The cluster's programs come from Go
+modules (build.py). Needs root. Leaves nothing behind.
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+sys.dont_write_bytecode = True  # no __pycache__ in the sources
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(TOP / "deploy/kubernetes"), str(TOP / "deploy/container"), str(TOP / "deploy/debian")]
+import build  # noqa: E402
+import images  # noqa: E402
+import manifests  # noqa: E402
+import release  # noqa: E402
+import steps  # noqa: E402
+from cluster import REGISTRY, Cluster  # noqa: E402
+from place import until  # noqa: E402
+from pods import Transfer  # noqa: E402
+
+MIB = 1 << 20
+# The application of the pods; no image for users.
+APPLICATION = images.Image("canopy-rc", "a Reliable Connection in software, for tests", user=0)
+FIGURE_1 = TOP / "e2e/topologies/figure1.yaml"
+
+
+class Kubernetes:
+    """The steps of the test, in their order."""
+
+    def __init__(self, cluster, archives):
+        self.c, self.archives = cluster, archives
+        self.release = release.Release(cluster, archives)
+        self.source, *self.receivers = cluster.fabric.hosts
+
+    def step_the_manifests_are_those_that_helm_makes(self):
+        differing = manifests.differing(self.c.helm)
+        assert not differing, f"made of other charts: {differing}: python3 e2e/kubernetes/render.py"
+        chart = ("template", "canopy", release.CHART, "--api-versions=monitoring.coreos.com/v1")
+        made = [of for of in yaml.safe_load_all(self.c.helm(*chart, "--set=monitoring.prometheusRule.enabled=true,monitoring.dashboards.enabled=true")) if of]
+        (rules,) = (of["spec"] for of in made if of["kind"] == "PrometheusRule")
+        assert rules == yaml.safe_load((TOP / "deploy/prometheus/canopy.rules.yaml").read_text())
+        boards = {name: json.loads(text) for of in made if "-dashboard-" in of["metadata"]["name"] for name, text in of["data"].items()}
+        assert boards == {path.name: json.loads(path.read_text()) for path in (TOP / "deploy/grafana").glob("*.json")}, list(boards)
+        refused = self.c.helm(*chart, "--set=controller.replicas=2", check=False)
+        assert refused.returncode != 0 and "/controller/replicas" in refused.stderr, refused
+
+    def step_the_chart_is_installed(self):
+        self.release.install()
+
+    def step_every_agent_is_in_sync(self):
+        self.release.in_sync()
+        self.release.topology()
+        # Agents enroll once the kubelets have brought them what the controller has published.
+        status = lambda: self.c.get("topology", "default")["status"]
+        until("all nodes to be in sync", 240, lambda: status().get("syncedNodes") == len(self.c.nodes))
+        self.release.ctl("check", "--wait", "120s")
+        nodes = json.loads(self.release.ctl("get", "nodes", "-o", "json"))["items"]
+        assert sorted(node["metadata"]["name"] for node in nodes) == sorted(self.c.nodes), nodes
+
+    def step_pods_receive_what_a_pod_sends(self):
+        with Transfer(self.c, self.release, "weights", 256 * MIB, ("--timeout", "1s")) as transfer:
+            column = lambda: transfer.kubectl("get", "multicastgroup", "weights", "--no-headers").split()[1:4]
+            until("the resource to have the group's phase, source and receivers", 60, lambda: column() == ["Ready", self.source, str(len(self.receivers))])
+            report = transfer.finish()
+        print(f"   {report['bytes'] >> 20} MiB to {len(self.receivers)} pods, sha256 {report['sha256'][:12]}, {report['retransmitted']} retransmitted")
+
+    def step_agents_are_replaced_one_by_one_under_traffic_without_a_loss(self):
+        values = self.release.values()
+        values["agent"]["podAnnotations"] = {"example.com/rollout": "second"}
+        before = {node: pod["metadata"]["uid"] for node, pod in self.release.pods("agent").items()}
+        # Its timer is so long that a busy machine causes no retransmission: each one means that a packet was lost.
+        with Transfer(self.c, self.release, "rolled", 630 * MIB, ("--timeout", "5s")) as transfer:
+            transfer.slow("12mbit")
+            until("data to be acknowledged", 60, lambda: self.delivery("rolled") == "Flowing")
+            trees, began = self.trees("rolled"), time.monotonic()
+            self.release.upgrade(values)
+            took = time.monotonic() - began
+            assert not transfer.has_ended(), transfer.state()
+            assert self.trees("rolled") == trees, (trees, self.trees("rolled"))
+            self.a_broken_version_stops_at_one_node(values)
+            self.the_controller_s_pod_is_replaced()
+            assert not transfer.has_ended(), transfer.state()
+            assert self.trees("rolled") == trees, (trees, self.trees("rolled"))
+            transfer.slow("1gbit")
+            report = transfer.finish()
+        after = {node: pod["metadata"]["uid"] for node, pod in self.release.pods("agent").items()}
+        assert after.keys() == before.keys() and not set(after.values()) & set(before.values()), (before, after)
+        assert report["retransmitted"] == 0, report
+        print(f"   six agents in {took:.0f} s, then a broken version and back, and the controller's pod: {report['bytes'] >> 20} MiB, 0 retransmitted")
+
+    def a_broken_version_stops_at_one_node(self, values):
+        """An agent that does not start ends the rollout at its node; a rollback brings it back."""
+        broken = json.loads(json.dumps(values))
+        broken["agent"]["settings"] = {"no_such_key": 1}
+        refused = self.release.upgrade(broken, "--timeout=45s", check=False)
+        assert refused.returncode != 0, refused
+        ready = {node for node, pod in self.release.pods("agent").items() if self.release.is_ready(pod)}
+        assert len(ready) == len(self.c.nodes) - 1, ready
+        self.c.helm("rollback", release.NAME, f"--namespace={release.NAMESPACE}", "--wait", "--timeout=3m")
+        self.release.in_sync()
+
+    def the_controller_s_pod_is_replaced(self):
+        """Its store is on a volume: the next one continues."""
+        pod = f"{release.NAME}-controller-0"
+        uid = lambda: self.release.kubectl("get", "pod", pod, "--output=jsonpath={.metadata.uid}", check=False).stdout
+        before = uid()
+        self.release.kubectl("delete", "pod", pod)
+        until("another pod of the controller", 60, lambda: uid() not in ("", before))
+        self.release.kubectl("wait", "pod", pod, "--for=condition=Ready", "--timeout=120s")
+        self.release.in_sync()
+        self.release.ctl("check", "--wait", "60s")
+
+    def trees(self, group):
+        """The nodes and branches of a group, which change when a tree moves."""
+        return json.loads(self.release.ctl("get", "group", group, "-o", "json"))["status"].get("trees")
+
+    def delivery(self, group):
+        return (json.loads(self.release.ctl("get", "group", group, "-o", "json"))["status"].get("delivery") or {}).get("state")
+
+    def step_retired_nodes_and_a_removed_release_leave_nothing(self):
+        assert all(map(self.left, self.c.nodes.values())), "nothing to remove"
+        for node in self.c.nodes:
+            self.release.ctl("node", "retire", node, "--accept-loss", "--timeout", "120s")
+        self.c.helm("uninstall", release.NAME, f"--namespace={release.NAMESPACE}", "--wait", "--timeout=2m")
+        left = {name: self.left(node) for name, node in self.c.nodes.items()}
+        assert not any(left.values()), left
+
+    def left(self, node):
+        """What Canopy has in the kernel of a node."""
+        out = lambda *command: node.place.run(*command, check=False).stdout.splitlines()
+        found = [f"pin {line}" for line in out("find", "/sys/fs/bpf/canopy", "-type", "f")]
+        found += [f"route {line}" for line in out("ip", "-6", "route", "show", "table", "all", "proto", "201")]
+        found += [f"rule {line}" for line in out("ip", "-6", "rule", "show") if "479" in line]
+        found += [f"address {line}" for line in out("ip", "-6", "-oneline", "address", "show") if any(of in line for of in ("fcff:", "fe80::4:", "fe80::5:"))]
+        return found + [f"qdisc {line}" for line in out("tc", "qdisc", "show") if "clsact" in line]
+
+
+def main():
+    if len(sys.argv) not in (3, 4) or os.geteuid() != 0:
+        raise SystemExit(__doc__)
+    directory, static = (Path(argument).resolve() for argument in sys.argv[1:3])
+    topology = Path(sys.argv[3]) if len(sys.argv) > 3 else FIGURE_1
+    # So that the cluster ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    programs = build.main()
+    with tempfile.TemporaryDirectory(prefix="canopy-kubernetes.") as temporary:
+        archives = {path.name.removesuffix(".oci.tar"): path for path in sorted(directory.glob("*.oci.tar"))}
+        archives["canopy-rc"] = images.Builder(Path(temporary)).image(APPLICATION, static, Path(temporary))
+        run(topology, programs, archives)
+
+
+def run(topology, programs, archives):
+    """Runs the test with the cluster's programs and Canopy's images."""
+    began = time.monotonic()
+    with Cluster(topology, programs, {f"{REGISTRY}/{name}@{images.digest(path)}": path for name, path in archives.items()}) as cluster:
+        print(f"a cluster of {len(cluster.nodes)} nodes is ready ({time.monotonic() - began:.1f} s)", flush=True)
+        test = Kubernetes(cluster, archives)
+        steps.run(test, test.release.describe)
+
+
+if __name__ == "__main__":
+    main()
