@@ -13,12 +13,16 @@ pub mod config;
 mod door;
 mod guest;
 pub mod listen;
+pub mod oidc;
 mod otlp;
 mod patient;
 mod peer_groups;
 mod retiring;
 mod run;
 mod serve;
+mod users;
+mod web;
 
 pub use listen::{Listen, Listener};
 pub use run::{Parts, run};
+pub use web::{Web, WebConfig};

@@ -12,9 +12,10 @@ use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::pb::{ReportRequest, StreamTelemetryRequest, WatchRequest, WatchResponse};
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
-use canopy_controller_access::{Tokens, UnixRoles};
+use canopy_controller_access::{Roles, Tokens, UnixRoles};
 use canopy_controller_authority::Registrar;
-use canopy_controller_runtime::{Listen, Listener, Parts, run};
+use canopy_controller_rest::SingleSignOn;
+use canopy_controller_runtime::{Listen, Listener, Parts, Web, run};
 use canopy_store::{EmbeddedStore, EngineKind, Store};
 use canopy_units::UnixTime;
 use clap::Parser;
@@ -128,6 +129,25 @@ impl Controller {
         registrar: Option<Arc<Registrar>>,
         (roles, tokens): (UnixRoles, Tokens),
     ) -> Self {
+        Self::start_all(dir, socket, tcp, traces, registrar, (roles, tokens), (None, None)).await
+    }
+
+    /// For browsers on this machine and on others, who sign in by a provider.
+    pub(crate) async fn start_site(dir: &Path, web: Web, single: Arc<SingleSignOn>) -> Self {
+        let socket = Listen::Unix(dir.join("rest.sock")).bind().await.unwrap();
+        let tcp = Some(Listen::Tcp(([127, 0, 0, 1], 0).into()));
+        Self::start_all(dir, socket, tcp, None, None, Default::default(), (Some(web), Some(single))).await
+    }
+
+    async fn start_all(
+        dir: &Path,
+        socket: Listener,
+        tcp: Option<Listen>,
+        traces: Option<String>,
+        registrar: Option<Arc<Registrar>>,
+        (roles, tokens): (UnixRoles, Tokens),
+        (site, single_sign_on): (Option<Web>, Option<Arc<SingleSignOn>>),
+    ) -> Self {
         let path = dir.join("store");
         let store: Arc<dyn Store> = Arc::new(
             tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))
@@ -160,11 +180,13 @@ impl Controller {
             traces,
             lease_grace: LEASE_GRACE,
             registrar,
-            roles: roles.into(),
+            roles: Roles::from(roles).into(),
             quotas: Default::default(),
             tokens: Arc::new(tokens),
             grpc,
             rest,
+            web: site,
+            single_sign_on,
             shutdown,
             on_ready: Box::new(move || ready.send(()).unwrap()),
         };
