@@ -104,6 +104,14 @@ mod tests {
         for algorithm in [Algorithm::RS256, Algorithm::HS256, Algorithm::ES384, Algorithm::EdDSA] {
             assert!(keys.find(Some("a"), algorithm, now).is_err(), "{algorithm:?}");
         }
+        // One that does not name its algorithm is still of one kind.
+        let mut unnamed = signer.jwk("a");
+        unnamed.as_object_mut().unwrap().remove("alg");
+        keys.replace(Some(Set { keys: vec![unnamed] }), now);
+        assert!(keys.find(Some("a"), Algorithm::ES256, now).is_ok());
+        for algorithm in [Algorithm::RS256, Algorithm::HS256, Algorithm::EdDSA] {
+            assert!(keys.find(Some("a"), algorithm, now).is_err(), "{algorithm:?}");
+        }
         keys.replace(Some(set(&[(&signer, "a"), (&other, "b")])), now);
         assert!(keys.find(None, Algorithm::ES256, now).is_err());
         assert!(keys.find(Some("b"), Algorithm::ES256, now).is_ok());
