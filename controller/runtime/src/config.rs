@@ -449,7 +449,10 @@ mod tests {
                 "web.listen = \"unix:/x\"\nweb.certificate = '/c'\nweb.key = '/k'\nweb.origins = 'https://a'",
                 "web.listen",
             ),
-            ("web.listen = \"[::]:1\"\nweb.certificate = ''\nweb.key = '/k'\nweb.origins = 'https://a'", "web.certificate"),
+            (
+                "web.listen = \"[::]:1\"\nweb.certificate = ''\nweb.key = '/k'\nweb.origins = 'https://a'",
+                "web.certificate",
+            ),
             ("web.listen = \"[::]:1\"\nweb.certificate = '/c'\nweb.key = 'k'\nweb.origins = 'https://a'", "web.key"),
             ("web.listen = \"[::]:1\"\nweb.certificate = '/c'\nweb.key = '/k'\nweb.origins = []", "web.origins"),
             ("web.origins = 'http://a'", "web.origins"),
