@@ -46,11 +46,12 @@ forbid canopy-identity 'canopy-(control|packet|bpf|controller|agent|store|host|d
 forbid canopy-controller-authority 'canopy-(control|packet|bpf|controller-.*|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'the authority signs, and knows of no API'
 forbid canopy-controller-kubernetes 'canopy-(control|packet|bpf|controller-.*|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled|kube|k8s-openapi' 'a client of two calls of Kubernetes, without its libraries'
 forbid canopy-controller-access 'canopy-control|canopy-(bpf|controller-(api|actor|authority|grpc|rest|runtime)|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'roles and tokens know of no API'
+forbid canopy-controller-oidc 'canopy-(control|model|packet|identity|bpf|controller-.*|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'single sign-on knows a provider, and neither roles nor an API'
 forbid canopy-daemon 'canopy-.*' 'what every daemon needs knows none of them'
 forbid canopy-metrics 'canopy-.*' 'what every scrape needs knows no daemon'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
 forbid canopy-reference "canopy-.*|$outside" 'the reference shares nothing with what it judges'
-for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopy-controller-authority canopy-controller-access canopy-controller-kubernetes canopyctl; do
+for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopy-controller-authority canopy-controller-access canopy-controller-kubernetes canopy-controller-oidc canopyctl; do
   forbid "$c" 'canopy-(agent|datapath|host|pacer|rc|lab|e2e).*' 'the controller names nothing of the agent or of hosts'
 done
 forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'

@@ -61,6 +61,7 @@ ALLOWED = {
     "controller/rest/src/routes/tokens.rs": "tokens end at a time of day, which they keep over restarts",
     "controller/runtime/src/run.rs": "tokens end at times of day, after which their file forgets them",
     "controller/rest/src/sessions.rs": "whether a token has ended, which is at a time of day",
+    "controller/rest/src/routes/single_sign_on.rs": "ID tokens are valid from and until times of day",
     "controller/rest/src/routes/identities.rs": "tokens end, and certificates are revoked, at times of day",
     "controller/runtime/src/main.rs": "the authority's certificate is valid from and until times of day (X.509)",
     "agent/link/src/identity.rs": "when a certificate is to be renewed; read again each minute, so that a clock that was set takes effect",

@@ -13,5 +13,6 @@ export default ts.config(
     plugins: { "react-hooks": hooks },
     rules: { "react-hooks/rules-of-hooks": "error", "react-hooks/exhaustive-deps": "error" },
   },
+  { files: ["e2e/*.mjs"], languageOptions: { globals: { process: "readonly", console: "readonly" } } },
   { files: ["public/**"], languageOptions: { globals: { document: "readonly", localStorage: "readonly" } } },
 );

@@ -2,13 +2,14 @@
 // The REST API with Swagger UI, from the controller's own description. Requests are of this tab's session, as those of the web UI.
 import SwaggerUI from "swagger-ui-dist/swagger-ui-es-bundle";
 import "swagger-ui-dist/swagger-ui.css";
-import { authorization, begin, held, noteAnswer, onSession, takeCode } from "../src/api/session";
+import { authorization, begin, hasCookies, held, noteAnswer, onSession, takeCode } from "../src/api/session";
 import { shareSession } from "../src/api/tabs";
-import type { Session } from "../src/api/types";
+import type { Caller, Session } from "../src/api/types";
 import "./style.css";
 
 interface ApiRequest {
   url: string;
+  method?: string;
   headers: Record<string, string>;
 }
 
@@ -37,6 +38,8 @@ function show(): void {
     requestInterceptor(request: ApiRequest): ApiRequest {
       const bearer = authorization();
       if (bearer && new URL(request.url, location.href).origin === location.origin) request.headers["Authorization"] = bearer;
+      // With a cookie, a write shows that it is no form's.
+      if (hasCookies() && request.method !== "GET") request.headers["Content-Type"] = "application/json";
       return request;
     },
     responseInterceptor(answer: { status: number }) {
@@ -52,8 +55,17 @@ async function signIn(code: string): Promise<void> {
   if (answer.ok) begin((await answer.json()) as Session);
 }
 
+/** The session that this browser has a cookie of, if there is one. */
+async function resume(): Promise<void> {
+  const answer = await fetch("/api/v1/caller");
+  if (!answer.ok) return;
+  const { principal, role, tenants } = (await answer.json()) as Caller;
+  begin({ by: principal, ...(role ? { role } : {}), ...(tenants ? { tenants } : {}) });
+}
+
 const code = takeCode();
 onSession(show);
 show();
 if (code) void signIn(code);
+else if (hasCookies()) void resume();
 shareSession(code === null);

@@ -2,7 +2,7 @@
 // What the UI does in Chromium with a real controller: `npm run scenario -- NAME URL`, started by controller/runtime/tests/ui.rs. The line
 // `do: ...` asks for something outside of the browser; the answer is a line.
 import { createServer } from "node:http";
-import { chromium, type Page } from "playwright-core";
+import { chromium, type Locator, type Page } from "playwright-core";
 import { signIn } from "./signIn";
 import { check, DEADLINE, group, live, name, noProblem, outside, press, put, url, violations } from "./steps";
 import { writing } from "./writing";
@@ -22,6 +22,31 @@ async function measured(): Promise<void> {
   const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: object };
   await put("/api/v1/topology", { ...topology, spec: { ...topology.spec, links } });
 }
+
+/** Signs in at the identity provider of the test, from the page of the UI. */
+async function atProvider(page: Page, person: string): Promise<void> {
+  await page.getByRole("button", { name: /^Sign in with localhost/ }).click();
+  await page.getByPlaceholder("Enter any login").fill(person);
+  await page.getByPlaceholder("and password").fill("any");
+  await page.getByRole("button", { name: "Sign-in" }).click();
+  await page.getByRole("button", { name: "Continue" }).click();
+}
+
+/** The same for a person that the provider knows; it may ask again whether the controller may know the person. */
+async function atProviderAgain(page: Page, then: Locator): Promise<void> {
+  await page.getByRole("button", { name: /^Sign in with localhost/ }).click();
+  const consent = page.getByRole("button", { name: "Continue" });
+  await consent.or(then).first().waitFor();
+  if (await consent.isVisible()) await consent.click();
+  await then.waitFor();
+}
+
+/** A write of the page, as its scripts send one. */
+const sent = (page: Page, method: string, path: string, body: unknown) =>
+  page.evaluate(async ([m, to, text]) => {
+    const answer = await fetch(to, { method: m, headers: { "content-type": "application/json" }, body: text });
+    return { status: answer.status, text: await answer.text() };
+  }, [method, path, JSON.stringify(body)] as const);
 
 const scenarios: Record<string, (page: Page) => Promise<void>> = {
   ...writing,
@@ -498,6 +523,91 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(api.every((request) => !request.includes(code)), "the code is in a path");
   },
 
+  /**
+   * Catches a sign-in by the identity provider that a page of another browser, a used code or another provider's answer passes for, a session
+   * that scripts can read or that outlives the role of its group, and a person without a group who gets in.
+   */
+  async singleSignOn(page) {
+    const site = await outside("site");
+    await outside("groups alice ops");
+    const signInPage = page.getByRole("heading", { name: "Sign in" });
+    await page.goto(`${site}/groups?phase=Ready`);
+    await signInPage.waitFor();
+    await page.getByRole("button", { name: /^Sign in with localhost/ }).waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+
+    // The page's own answer does not arrive: the test sends others with the same cookie first.
+    const path = "/api/v1/single-sign-on/answer";
+    let own: Record<string, string> = {};
+    await page.route(`**${path}`, async (route) => {
+      own = route.request().postDataJSON() as Record<string, string>;
+      await route.abort();
+    });
+    await atProvider(page, "alice");
+    await page.getByRole("alert").waitFor();
+    check(page.url() === `${site}/groups?phase=Ready`, `the answer is in ${page.url()}`);
+    await page.unroute(`**${path}`);
+    const of = async (name: string) => (await page.context().cookies(site)).filter((cookie) => cookie.name === name);
+    const [begun] = await of("__Host-canopy-sign-in");
+    check(begun !== undefined && begun.httpOnly && begun.secure, "the sign-in has no cookie that scripts cannot read");
+    for (const changed of [{ state: "A".repeat(43) }, { issuer: "https://other.example" }, { code: "A".repeat(43) }]) {
+      const refused = await sent(page, "POST", path, { ...own, ...changed });
+      check(refused.status === 401 && refused.text.includes("SignInRefused"), `${JSON.stringify(changed)}: ${refused.status} ${refused.text}`);
+    }
+    check((await of("__Host-canopy")).length === 0, "a refused sign-in begins a session");
+    const accepted = await sent(page, "POST", path, own);
+    check(accepted.status === 200 && !accepted.text.includes("bearer"), `${accepted.status} ${accepted.text}`);
+    check((await of("__Host-canopy-sign-in")).length === 0, "the cookie of the sign-in stays");
+    check((await sent(page, "POST", path, own)).status === 401, "an answer works without its cookie");
+    await page.context().addCookies([begun]);
+    const replayed = await sent(page, "POST", path, own);
+    check(replayed.status === 401 && replayed.text.includes("invalid_grant"), `a used code: ${replayed.status} ${replayed.text}`);
+
+    // The session of the cookie, and its writes.
+    await page.reload();
+    await page.getByRole("heading", { level: 1, name: "Groups" }).waitFor();
+    await live(page).getByText("live", { exact: true }).waitFor();
+    const [cookie] = await of("__Host-canopy");
+    check(cookie !== undefined && cookie.httpOnly && cookie.secure && cookie.sameSite === "Lax" && cookie.path === "/" && cookie.expires === -1, JSON.stringify(cookie));
+    const readable = await page.evaluate(() => `${document.cookie} ${JSON.stringify(sessionStorage)} ${JSON.stringify(localStorage)}`);
+    check(!readable.includes(cookie.value) && !readable.includes(own["code"] ?? "?"), "a script can read a secret");
+    const written = await sent(page, "PUT", "/api/v1/groups/by-alice", group("by-alice"));
+    check(written.status === 201 && written.text.includes("oidc:alice"), `${written.status} ${written.text}`);
+    check((await sent(page, "POST", "/api/v1/revocations", { subject: "node/n1" })).status === 403, "an operator revokes");
+    const [tab] = await Promise.all([page.context().waitForEvent("page"), page.getByRole("link", { name: "Nodes", exact: true }).click({ modifiers: ["Control"] })]);
+    tab.setDefaultTimeout(DEADLINE);
+    await tab.getByRole("link", { name: "n1" }).waitFor();
+    await tab.close();
+
+    // The group loses its role while the page is open.
+    await outside("roles nothing");
+    await signInPage.waitFor();
+    check((await sent(page, "PUT", "/api/v1/groups/by-alice", group("by-alice"))).status === 401, "the session continues");
+    await outside("roles ops");
+    check((await sent(page, "PUT", "/api/v1/groups/by-alice", group("by-alice"))).status === 401, "the session came back");
+    await atProviderAgain(page, page.getByRole("heading", { level: 1, name: "Groups" }));
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await signInPage.waitFor();
+    check((await of("__Host-canopy")).length === 0, "the cookie stays behind the sign-out");
+
+    // Without a group with a role.
+    await outside("groups alice others");
+    await atProviderAgain(page, page.getByRole("alert"));
+    await page.getByRole("alert").getByText("none of your groups has a role on this controller").waitFor();
+
+    // Without the provider: it is named, and the controller's machine is the way in, which the audit shows.
+    await outside("provider stops");
+    await page.reload();
+    await page.getByRole("button", { name: /^Sign in with localhost/ }).click();
+    await page.getByRole("alert").getByText(/the identity provider https:\/\/localhost:\d+ cannot be used/).waitFor();
+    await page.getByRole("textbox").fill(await outside("sign in"));
+    await page.getByRole("button", { name: "Sign in", exact: true }).click();
+    await page.getByRole("heading", { level: 1, name: "Groups" }).waitFor();
+    const audit = await page.evaluate(() => fetch("/api/v1/audit?limit=20").then((answer) => answer.text()));
+    check(audit.includes("break-glass-session/"), audit);
+  },
+
   /** Catches controls without a name, text without contrast and tables without roles, as axe finds them, on every page in both themes. */
   async accessible(page) {
     await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: "optics" } });
@@ -530,7 +640,7 @@ if (!run) throw new Error(`no scenario ${name}`);
 // Chromium's own sandbox needs user namespaces, which root in a container does not have.
 const browser = await chromium.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });
 try {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ignoreHTTPSErrors: name === "singleSignOn" });
   const page = await context.newPage();
   page.setDefaultTimeout(DEADLINE);
   page.on("pageerror", (error) => reported.push(error.message));
@@ -539,7 +649,7 @@ try {
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) reported.push(message.text());
   });
   try {
-    if (name !== "signIn") await signIn(page, await outside("sign in"));
+    if (name !== "signIn" && name !== "singleSignOn") await signIn(page, await outside("sign in"));
     await run(page);
   } catch (error) {
     console.log(await page.locator("body").innerText().catch(() => ""));

@@ -5,7 +5,7 @@ import { StrictMode, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { ApiError } from "./api/client";
 import { LiveStream } from "./api/live";
-import { onSession, takeCode, useSignedInAs } from "./api/session";
+import { onSession, takeCode, takeProviderAnswer, useSignedInAs } from "./api/session";
 import { setOwnCommit } from "./api/tab";
 import { shareSession } from "./api/tabs";
 import { LiveContext } from "./api/useLive";
@@ -15,6 +15,7 @@ import { SignIn } from "./SignIn";
 import "./style.css";
 
 // Before anything else, so that no other code sees it.
+const answer = takeProviderAnswer();
 const first = takeCode();
 
 // What is in the cache follows the stream, so it does not become stale by itself. A browser without a network still reaches the controller.
@@ -49,7 +50,7 @@ function App() {
     window.addEventListener("hashchange", take);
     return () => window.removeEventListener("hashchange", take);
   }, []);
-  return signedInAs === null ? <SignIn code={code} /> : <RouterProvider router={router} />;
+  return signedInAs === null ? <SignIn code={code} answer={answer} /> : <RouterProvider router={router} />;
 }
 
 const root = document.getElementById("root");

@@ -39,6 +39,11 @@ impl Identity {
         Self { principal: self.principal.in_ui(), ..self }
     }
 
+    /// Whether it may do exactly what another may.
+    pub fn has_roles_of(&self, other: &Self) -> bool {
+        (self.role, &self.tenants) == (other.role, &other.tenants)
+    }
+
     /// Its role in a tenant: the higher one of that and its role in the domain.
     pub fn role_in(&self, tenant: &str) -> Option<Role> {
         self.role.max(self.tenants.get(tenant).copied())

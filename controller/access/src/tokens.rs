@@ -287,19 +287,13 @@ impl Tokens {
         let mut book = self.book();
         let name = book.working(&sent, now)?.to_owned();
         book.is_dirty = true;
-        let token = &mut book.by_name.get_mut(&name)?.token;
-        token.used = Some(now);
-        let principal = token.maker.clone().with_token(&name);
-        let (role, tenants) = match &token.tenant {
-            Some(tenant) => (None, BTreeMap::from([(tenant.clone(), token.role)])),
-            None => (Some(token.role), BTreeMap::new()),
-        };
-        Some(Identity { principal, role, tenants, secret: Some(sent) })
+        book.by_name.get_mut(&name)?.token.used = Some(now);
+        book.standing(&sent, now)
     }
 
-    /// Whether the secret still works.
-    pub fn works(&self, secret: &SecretDigest, now: UnixTime) -> bool {
-        self.book().working(secret, now).is_some()
+    /// The same by the digest of the secret, without a use of it: what a session or a stream that it has begun may do now.
+    pub fn standing(&self, secret: &SecretDigest, now: UnixTime) -> Option<Identity> {
+        self.book().standing(secret, now)
     }
 
     /// Writes what the file has not: when tokens were used last, revocations that could not be written, and that tokens have ended. Blocks for
@@ -408,6 +402,17 @@ impl Book {
             self.names.insert(before.digest, name.clone());
         }
         self.by_name.insert(name, kept);
+    }
+
+    fn standing(&self, secret: &SecretDigest, now: UnixTime) -> Option<Identity> {
+        let name = self.working(secret, now)?;
+        let token = &self.by_name.get(name)?.token;
+        let principal = token.maker.clone().with_token(name);
+        let (role, tenants) = match &token.tenant {
+            Some(tenant) => (None, BTreeMap::from([(tenant.clone(), token.role)])),
+            None => (Some(token.role), BTreeMap::new()),
+        };
+        Some(Identity { principal, role, tenants, secret: Some(*secret) })
     }
 
     /// What is to be written; from here on it is not dirty.

@@ -81,6 +81,8 @@ pub enum Kind {
     TenantList,
     /// A list of [`crate::token::TokenItem`].
     TokenList,
+    /// A list of [`crate::sign_in::SessionItem`].
+    SessionList,
     /// A list of [`crate::telemetry::GroupSample`].
     GroupTelemetryList,
     /// [`crate::telemetry::NodeSample`].

@@ -10,6 +10,7 @@ mod history;
 mod identity;
 mod log_level;
 mod maintenance;
+mod session;
 mod token;
 mod upgrade;
 
@@ -17,6 +18,7 @@ pub use history::{AuditAction, AuditArgs, Audited, DiffArgs, HistoryArgs, UndoAr
 pub use identity::{IdentityAction, IdentityArgs, NodeAction, NodeArgs, RetireArgs, RetireOutput};
 pub use log_level::{LogLevelAction, LogLevelArgs};
 pub use maintenance::{AckArgs, DrainArgs, Drainable, SilenceArgs, Silenced, UndrainArgs, UnsilenceArgs};
+pub use session::{SessionAction, SessionArgs};
 pub use token::{TokenAction, TokenArgs};
 pub use upgrade::{PlanOutput, UpgradeAction, UpgradeArgs};
 
@@ -118,6 +120,8 @@ pub enum Command {
     Host(IdentityArgs),
     /// Make, list, rotate and revoke tokens, which programs and other machines send instead of being a user of the controller's machine.
     Token(TokenArgs),
+    /// List and end sessions of the web UI.
+    Session(SessionArgs),
     /// Show who you are for the controller, and what you may do.
     Whoami,
     /// Set what an agent or the controller logs for a while; then its configuration decides again.

@@ -74,6 +74,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         },
         Command::Host(a) => commands::identity::run(&client, "host", &a.action, out, &mut std::io::stderr()).await,
         Command::Token(a) => commands::token::run(&client, &a.action, out, &mut std::io::stderr()).await,
+        Command::Session(a) => commands::session::run(&client, &a.action, out).await,
         Command::Whoami => commands::token::caller(&client, out).await,
         Command::Ui(a) => commands::ui::run(&client, &a, out).await,
         Command::Names { kind, prefix } => commands::names::run(&client, &kind, &prefix, out).await,

@@ -21,29 +21,36 @@ use canopy_controller_core::role::Role;
 use canopy_controller_core::uid::Uid;
 use http_body_util::Limited;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Decided};
 use crate::error::ApiError;
+use crate::lasting;
 
 /// Needs no role: probes, the description of the API, and the way in.
-const OPEN: [(&str, &str); 6] = [
+const OPEN: [(&str, &str); 9] = [
     ("GET", "/livez"),
     ("GET", "/readyz"),
     ("GET", "/version"),
     ("GET", "/api/v1/openapi.json"),
+    ("GET", "/api/v1/sign-in"),
     ("POST", "/api/v1/sign-in"),
+    ("POST", "/api/v1/single-sign-on"),
+    ("POST", "/api/v1/single-sign-on/answer"),
     ("DELETE", "/api/v1/sign-in"),
 ];
 
-/// Largest body of what needs no role, octets.
+/// Largest body of what needs no role, octets; that of an answer of an identity provider has a code of the provider's length.
 const OPEN_BODY: usize = 1024;
+/// See [`OPEN_BODY`].
+const ANSWER_BODY: (&str, usize) = ("/api/v1/single-sign-on/answer", 8 << 10);
 
 /// What needs another role than its method has it.
-const OTHERS: [(&str, &str, Role); 12] = [
+const OTHERS: [(&str, &str, Role); 13] = [
     ("GET", "/metrics", Role::Metrics),
     ("GET", "/api/v1/prometheus/targets", Role::Metrics),
     ("GET", "/api/v1/caller", Role::Metrics),
     ("POST", "/api/v1/validate", Role::Viewer),
     ("POST", "/api/v1/sign-in-codes", Role::Viewer),
+    ("DELETE", "/api/v1/sessions/{session}", Role::Viewer),
     ("PUT", "/api/v1/topology", Role::Admin),
     ("DELETE", "/api/v1/topology", Role::Admin),
     ("POST", "/api/v1/hmac/rotate", Role::Admin),
@@ -65,9 +72,11 @@ enum Reach {
 /// A packet is captured by a write that reads.
 const CAPTURES: &str = "/api/v1/groups/{group}/captures";
 
-const OF_TENANTS: [(&str, &str, Reach); 33] = [
+const OF_TENANTS: [(&str, &str, Reach); 35] = [
     ("GET", "/api/v1/caller", Reach::Scoped),
     ("POST", "/api/v1/sign-in-codes", Reach::Scoped),
+    ("GET", "/api/v1/sessions", Reach::Scoped),
+    ("DELETE", "/api/v1/sessions/{session}", Reach::Scoped),
     ("GET", "/api/v1/problem-codes", Reach::Scoped),
     ("GET", "/api/v1/tokens", Reach::Scoped),
     ("POST", "/api/v1/tokens", Reach::Scoped),
@@ -134,23 +143,25 @@ fn as_read(method: &Method) -> &Method {
 }
 
 /// Answers 401 to a caller without a role and 403 to one whose role is not enough, before anything else is read of the request; 404 to one
-/// with a role in a tenant, for a group that it has not.
-pub(crate) async fn authorize(State(controller): State<Controller>, request: Request, next: Next) -> Response {
+/// with a role in a tenant, for a group that it has not. A stream ends when the caller's roles change.
+pub(crate) async fn authorize(State(controller): State<Controller>, mut request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or_else(String::new, |path| path.as_str().to_owned());
     let Some(needed) = needed(request.method(), &path, request.uri().query()) else {
         // Strangers make it read no more than a code has.
-        return next.run(request.map(|body| Body::new(Limited::new(body, OPEN_BODY)))).await;
+        let most = if path == ANSWER_BODY.0 { ANSWER_BODY.1 } else { OPEN_BODY };
+        return next.run(request.map(|body| Body::new(Limited::new(body, most)))).await;
     };
-    let identity = Caller::of(request.extensions()).await;
-    if identity.role >= Some(needed) {
-        return next.run(request).await;
-    }
-    match reach(request.method(), &path) {
+    let caller = Caller::behind(request.extensions());
+    let identity = caller.identity().await;
+    request.extensions_mut().insert(Decided(identity.clone()));
+    let response = match reach(request.method(), &path) {
+        _ if identity.role >= Some(needed) => next.run(request).await,
         None => refuse(&identity, needed, true),
         Some(_) if identity.highest() < Some(needed) => refuse(&identity, needed, false),
         Some(Reach::Scoped) => next.run(request).await,
         Some(Reach::Group) => of_group(&controller, &identity, needed, request, next).await,
-    }
+    };
+    lasting::while_permitted(response, caller, identity)
 }
 
 /// A request about the group in its path, for a caller whose role for it is one in a tenant.

@@ -8,16 +8,20 @@
 //! - The types of requests and responses are those of `canopy_controller_api`.
 //! - `limits`: octets of bodies and answers that one caller may have in flight.
 //! - [`Watches`]: changes as server-sent events.
-//! - [`Sessions`]: the browsers that are signed in.
+//! - [`Sessions`]: the browsers that are signed in; [`for_browsers`]: where those on other machines come in.
+//! - `browser`: how a browser is distinguished from a program; `single_sign_on`: the identity provider.
+//! - `lasting`: a stream ends when its caller's roles change.
 //! - `routes`: one file per resource; `health`, `metrics` and `plain` for operators; `ui`: the web UI.
 
 mod authorization;
+mod browser;
 mod caller;
 mod conditions;
 pub mod error;
 mod extract;
 mod health;
 mod host;
+mod lasting;
 mod limits;
 pub mod metrics;
 mod openapi;
@@ -27,6 +31,8 @@ mod request;
 mod router;
 mod routes;
 mod sessions;
+mod single_sign_on;
+mod site;
 mod ui;
 mod watch;
 
@@ -37,4 +43,6 @@ pub use limits::Limits;
 pub use openapi::openapi;
 pub use router::{REQUEST_TIMEOUT, router, router_with};
 pub use sessions::Sessions;
+pub use single_sign_on::SingleSignOn;
+pub use site::for_browsers;
 pub use watch::Watches;

@@ -25,8 +25,8 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities, incidents,
-    links, log_levels, members, nodes, problems, retirements, sign_in, silences, telemetry, tenants, tokens, topology,
-    validate, waited,
+    links, log_levels, members, nodes, problems, retirements, sign_in, silences, single_sign_on, telemetry, tenants,
+    tokens, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -91,7 +91,11 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(watch::topics))
         .routes(routes!(validate::validate))
         .routes(routes!(sign_in::create_code))
-        .routes(routes!(sign_in::sign_in, sign_in::sign_out))
+        .routes(routes!(single_sign_on::ways, sign_in::sign_in, sign_in::sign_out))
+        .routes(routes!(single_sign_on::begin))
+        .routes(routes!(single_sign_on::end))
+        .routes(routes!(sign_in::list))
+        .routes(routes!(sign_in::revoke))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(health::version))

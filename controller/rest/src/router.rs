@@ -19,6 +19,7 @@ use crate::error::ApiError;
 use crate::extract::MAX_BODY_BYTES;
 use crate::limits::{self, Limits};
 use crate::sessions::{self, Bearers, Sessions};
+use crate::single_sign_on::SingleSignOn;
 use crate::watch::Watches;
 use crate::{authorization, openapi, plain, request, ui};
 
@@ -33,11 +34,13 @@ const STREAMS: usize = 512;
 pub fn router(controller: Controller) -> Router {
     let (open, closing) = watch::channel(false);
     let watches = Watches::new(closing, STREAMS);
-    router_with(controller, watches, Limits::default(), Sessions::default(), Default::default(), None)
+    let tokens = Arc::default();
+    router_with(controller, watches, Limits::default(), Sessions::default(), tokens, None, None)
         .layer(Extension(Arc::new(open)))
 }
 
-/// The whole northbound API with these streams, limits, sessions and tokens; `registrar` has the identities of agents, if they connect over TLS.
+/// The whole northbound API with these streams, limits, sessions and tokens; `registrar` has the identities of agents, if they connect over TLS,
+/// and `single_sign_on` the identity provider, if there is one.
 pub fn router_with(
     controller: Controller,
     watches: Watches,
@@ -45,6 +48,7 @@ pub fn router_with(
     sessions: Sessions,
     tokens: Arc<Tokens>,
     registrar: Option<Arc<Registrar>>,
+    single_sign_on: Option<Arc<SingleSignOn>>,
 ) -> Router {
     let bearers = Bearers { sessions: sessions.clone(), tokens: tokens.clone() };
     let (described, _) = openapi::described().split_for_parts();
@@ -62,6 +66,7 @@ pub fn router_with(
         .layer(axum::middleware::from_fn(timeout))
         .layer(Extension(watches))
         .layer(Extension(registrar))
+        .layer(Extension(single_sign_on))
         .layer(Extension(tokens))
         .layer(axum::middleware::from_fn_with_state(bearers, sessions::require))
         .layer(Extension(sessions))

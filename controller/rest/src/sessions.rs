@@ -3,42 +3,50 @@
 //!
 //! A program on this machine acts with the rights of its user, as the socket shows them. A browser also acts for pages that its user has
 //! not written, so that what it sends below `/api/` needs a bearer, which no page of another origin can have: it is kept by the tab of
-//! this origin, and the code that it was exchanged for was made by a program of the user. `docs/web-ui.md` has the threats.
+//! this origin, and the code that it was exchanged for was made by a program of the user. At the addresses for browsers on other machines
+//! (`site`) the session is in a cookie instead. `docs/web-ui.md` has the threats.
 
 mod book;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, SET_COOKIE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use canopy_controller_access::{Identity, PREFIX, Tokens};
-use canopy_controller_api::sign_in::{Credential, Session, SignInCode};
+use canopy_controller_api::sign_in::{Credential, SignInCode};
 use canopy_controller_core::principal::Via;
 use canopy_units::UnixTime;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use self::book::{Book, CODE_LASTS, SESSION_LASTS};
+use self::book::{Beginning, Book, CODE_LASTS, Digest as SecretDigest, Listed};
+use crate::browser::is_browser;
 use crate::caller::{Arrival, Caller};
 use crate::error::ApiError;
+use crate::site::{At, Cookie};
 
-pub(crate) use self::book::Refused;
+pub(crate) use self::book::{Refused, SESSION_LASTS, Shown};
 
-/// Where a code is exchanged for a bearer.
-const SIGN_IN: &str = "/api/v1/sign-in";
+/// Requests by which a browser comes in: they have no credential yet, and one that they have all the same is not looked up.
+const WAYS_IN: [(Method, &str); 4] = [
+    (Method::GET, "/api/v1/sign-in"),
+    (Method::POST, "/api/v1/sign-in"),
+    (Method::POST, "/api/v1/single-sign-on"),
+    (Method::POST, "/api/v1/single-sign-on/answer"),
+];
 /// Header of requests that `canopyctl ui` forwards for a browser: they have the rights of their bearer, and none of the user that runs it. A
 /// client that sends it without need has fewer rights, never more. Its value is drawn by each `canopyctl ui`: a session that it has begun works
 /// by it alone, so that who takes its port when it has ended gets a bearer of no use.
 const FORWARDED: &str = "canopy-forwarded";
 /// Octets of a code: 128 bits.
 const CODE_OCTETS: usize = 16;
-/// Octets of a bearer: 256 bits.
-const BEARER_OCTETS: usize = 32;
+/// Octets of a bearer, and of the value of a cookie: 256 bits.
+const SECRET_OCTETS: usize = 32;
 /// Characters of a code.
 pub(crate) const CODE_LENGTH: usize = (CODE_OCTETS * 4).div_ceil(3);
 
@@ -46,38 +54,83 @@ pub(crate) const CODE_LENGTH: usize = (CODE_OCTETS * 4).div_ceil(3);
 #[derive(Clone, Default)]
 pub struct Sessions(Arc<Mutex<Book>>);
 
+/// A session that has begun.
+pub(crate) struct Begun {
+    pub(crate) id: u64,
+    pub(crate) by: Identity,
+    pub(crate) secret: Credential,
+    pub(crate) shown: Shown,
+}
+
 impl Sessions {
-    /// Makes a code whose session acts for `by`.
-    pub(crate) fn make_code(&self, by: Identity) -> Result<SignInCode, ApiError> {
+    /// Makes a code whose session acts for `by`, as long as `origin` has these roles.
+    pub(crate) fn make_code(&self, by: Identity, origin: Caller) -> Result<SignInCode, ApiError> {
         let code = draw::<CODE_OCTETS>()?;
-        self.book().add_code(digest(&code.0), by, Instant::now());
+        self.book().add_code(digest(&code.0), by, origin, Instant::now());
         Ok(SignInCode { code, expires_in_seconds: CODE_LASTS.as_secs() })
     }
 
-    /// Uses a code up and begins a session of the browser that sends these headers.
-    pub(crate) fn exchange(
-        &self,
-        code: &Credential,
-        headers: &HeaderMap,
-    ) -> Result<Result<Session, Refused>, ApiError> {
-        let bearer = draw::<BEARER_OCTETS>()?;
-        let begun = self.book().exchange(&digest(&code.0), digest(&bearer.0), through(headers), Instant::now());
-        Ok(begun.map(|Identity { principal: by, role, tenants, .. }| {
-            tracing::info!(%by, "signed in to the web UI");
-            Session { bearer, expires_in_seconds: SESSION_LASTS.as_secs(), by: by.into(), role, tenants }
+    /// Uses a code up and begins a session that is shown as `shown`.
+    pub(crate) fn exchange(&self, code: &Credential, shown: Shown) -> Result<Result<Begun, Refused>, ApiError> {
+        let secret = draw::<SECRET_OCTETS>()?;
+        let begun = self.book().exchange(&digest(&code.0), digest(&secret.0), shown, Instant::now());
+        Ok(begun.map(|(id, by)| {
+            tracing::info!(session = id, by = %by.principal, "signed in to the web UI");
+            Begun { id, by, secret, shown }
         }))
     }
 
-    /// Ends the session of these headers.
-    pub(crate) fn end(&self, headers: &HeaderMap) {
-        if let Some(bearer) = bearer(headers) {
-            self.book().end(&digest(bearer));
+    /// Begins a session with a cookie for `origin`, with the roles that it has now; without any, it is not begun.
+    pub(crate) async fn begin(&self, origin: Caller) -> Result<Result<Begun, Identity>, ApiError> {
+        let by = origin.identity().await;
+        if by.highest().is_none() {
+            return Ok(Err(by));
         }
+        let (secret, shown) = (draw::<SECRET_OCTETS>()?, Shown::Cookie);
+        let beginning = Beginning { digest: digest(&secret.0), by: by.clone(), origin, shown };
+        let id = self.book().begin(beginning, Instant::now());
+        tracing::info!(session = id, by = %by.principal, "signed in to the web UI by the identity provider");
+        Ok(Ok(Begun { id, by, secret, shown }))
+    }
+
+    /// Ends the session of these headers.
+    pub(crate) fn end(&self, headers: &HeaderMap, is_at_site: bool) -> Result<(), ApiError> {
+        let cookie = if is_at_site { Cookie::Session.of(headers)? } else { None };
+        bearer(headers).into_iter().chain(cookie).for_each(|secret| self.book().end(&digest(secret)));
+        Ok(())
     }
 
     /// Ends every session and code of a token.
     pub(crate) fn end_of_token(&self, name: &str) {
         self.book().end_of_token(name);
+    }
+
+    /// Ends the session with this id.
+    pub(crate) fn end_by_id(&self, id: u64) {
+        self.book().end_by_id(id);
+    }
+
+    /// The sessions that work, the oldest first.
+    pub(crate) async fn list(&self) -> Vec<Listed> {
+        let all = self.book().list(Instant::now());
+        let mut working = Vec::with_capacity(all.len());
+        for session in all {
+            if session.origin.identity().await.has_roles_of(&session.by) {
+                working.push(session);
+            }
+        }
+        working
+    }
+
+    /// Who a session acts for, if its principal has the roles of its beginning; otherwise it ends.
+    async fn identity(&self, secret: SecretDigest, shown: Shown, is_use: bool) -> Option<Identity> {
+        let (by, origin) = self.book().find(&secret, shown, is_use, Instant::now())?;
+        if origin.identity().await.has_roles_of(&by) {
+            return Some(by);
+        }
+        tracing::info!(by = %by.principal, "a session of the web UI has ended: the roles of its principal have changed");
+        self.book().end(&secret);
+        None
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -92,43 +145,110 @@ pub(crate) struct Bearers {
     pub(crate) tokens: Arc<Tokens>,
 }
 
+/// A credential that a request has.
+enum Sent {
+    Token(String),
+    Session(SecretDigest, Shown),
+}
+
 impl Bearers {
-    /// The identity of a bearer; `None` if it does not work.
-    fn identity(&self, bearer: &str, headers: &HeaderMap) -> Option<Identity> {
-        let now = UnixTime::now();
-        if bearer.starts_with(PREFIX) {
-            return self.tokens.identity(bearer, now);
+    /// Who a credential is of now, and who answers that later; `None` if it does not work.
+    async fn enter(&self, sent: &Sent) -> Option<(Identity, Caller)> {
+        match sent {
+            Sent::Token(text) => {
+                let by = self.tokens.identity(text, UnixTime::now())?;
+                let (tokens, secret) = (self.tokens.clone(), by.secret?);
+                let standing = move || tokens.standing(&secret, UnixTime::now()).unwrap_or_else(Identity::unknown);
+                Some((by, Caller::credential(move || std::future::ready(standing()))))
+            }
+            Sent::Session(secret, shown) => {
+                let (sessions, secret, shown) = (self.sessions.clone(), *secret, *shown);
+                let by = sessions.identity(secret, shown, true).await?;
+                let caller = Caller::credential(move || {
+                    let sessions = sessions.clone();
+                    async move { sessions.identity(secret, shown, false).await.unwrap_or_else(Identity::unknown) }
+                });
+                Some((by, caller))
+            }
         }
-        let identity = self.sessions.book().identity(&digest(bearer), through(headers), Instant::now());
-        identity.filter(|by| by.secret.is_none_or(|secret| self.tokens.works(&secret, now)))
+    }
+
+    /// The caller of these credentials, if there are any.
+    async fn caller(&self, sent: Vec<Sent>) -> Result<Option<(Identity, Caller)>, Response> {
+        let mut known: Option<(Identity, Caller)> = None;
+        for credential in sent {
+            let entered = self.enter(&credential).await.ok_or_else(|| credential.refusal())?;
+            match &known {
+                Some((other, _)) if !other.principal.is_same(&entered.0.principal) => {
+                    let detail =
+                        "the request has credentials of two principals, and it is not clear whose it is: send one";
+                    return Err(ApiError::new(StatusCode::BAD_REQUEST, "TwoPrincipals", detail).into_response());
+                }
+                Some(_) => {}
+                None => known = Some(entered),
+            }
+        }
+        Ok(known)
     }
 }
 
-/// Answers 401 to what needs a session and has none, and to a bearer that does not work. What a request with a bearer does is by the
-/// principal of that, whatever the connection.
-pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request, next: Next) -> Response {
-    let is_sign_in = request.uri().path() == SIGN_IN && request.method() == Method::POST;
-    let is_api = request.uri().path().starts_with("/api/");
-    match bearer(request.headers()) {
-        Some(bearer) if !is_sign_in => match bearers.identity(bearer, request.headers()) {
-            Some(identity) if Arrival::admit(request.extensions(), &identity) => {
-                _ = request.extensions_mut().insert(Caller::known(identity));
+impl Sent {
+    /// What a request has, bearers first.
+    fn all(request: &Request) -> Result<Vec<Self>, ApiError> {
+        let headers = request.headers();
+        if headers.get_all(AUTHORIZATION).iter().count() > 1 {
+            return Err(ApiError::bad_request("Authorization", "is there more than once"));
+        }
+        let bearer = bearer(headers).map(|bearer| match bearer.starts_with(PREFIX) {
+            true => Self::Token(bearer.to_owned()),
+            false => Self::Session(digest(bearer), Shown::Bearer(through(headers))),
+        });
+        let is_at_site = request.extensions().get::<At>().is_some();
+        let cookie = if is_at_site { Cookie::Session.of(headers)? } else { None };
+        let cookie = cookie.map(|secret| Self::Session(digest(secret), Shown::Cookie));
+        Ok(bearer.into_iter().chain(cookie).collect())
+    }
+
+    /// The answer where it does not work.
+    fn refusal(&self) -> Response {
+        match self {
+            Self::Token(_) => bad_token(),
+            Self::Session(_, Shown::Bearer(_)) => unauthorized("the session has ended"),
+            Self::Session(_, Shown::Cookie) => {
+                let clear = [(SET_COOKIE, Cookie::Session.clear())];
+                (clear, unauthorized("the session has ended")).into_response()
             }
-            Some(identity) => return crate::limits::too_many_connections(&identity),
-            None if bearer.starts_with(PREFIX) => return bad_token(),
-            None => return unauthorized("the session has ended"),
-        },
+        }
+    }
+}
+
+/// Answers 401 to what needs a session and has none, and to a credential that does not work; 400 to credentials of several principals. What a
+/// request with a credential does is by the principal of that, whatever the connection.
+pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request, next: Next) -> Response {
+    let is_way_in = WAYS_IN.iter().any(|(method, path)| request.method() == method && request.uri().path() == *path);
+    let is_api = request.uri().path().starts_with("/api/");
+    let sent = match Sent::all(&request) {
+        Ok(sent) if !is_way_in => sent,
+        Ok(_) => Vec::new(),
+        Err(error) => return error.into_response(),
+    };
+    match bearers.caller(sent).await {
+        Ok(Some((identity, caller))) if Arrival::admit(request.extensions(), &identity) => {
+            _ = request.extensions_mut().insert(caller);
+        }
+        Ok(Some((identity, _))) => return crate::limits::too_many_connections(&identity),
         // The user of the connection has only forwarded it.
-        _ if request.headers().contains_key(FORWARDED) => {
+        Ok(None) if request.headers().contains_key(FORWARDED) => {
             request.extensions_mut().insert(Caller::known(Identity::unknown()));
-            if is_api && !is_sign_in {
+            if is_api && !is_way_in {
                 return unauthorized("a browser has to sign in first");
             }
         }
-        _ if is_api && !is_sign_in && is_browser(request.headers()) => {
+        Ok(None) if is_api && !is_way_in && is_browser(request.headers()) => {
             return unauthorized("a browser has to sign in first");
         }
-        _ => {}
+        Ok(None) => {}
+        Err(refusal) => return refusal,
     }
     next.run(request).await
 }
@@ -156,19 +276,13 @@ pub(crate) fn unauthorized(why: &str) -> Response {
     ([(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))], error).into_response()
 }
 
-/// Whether a browser sends this request. A browser names the relation of the page to this address, and the page's origin if the request is
-/// no GET; no page can remove these headers. `Sec-Fetch-Mode` alone is no sign of a browser: Node sends it.
-pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
-    headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") || headers.contains_key("sec-fetch-dest")
-}
-
-/// Whether these headers have a bearer, valid or not.
-pub(crate) fn has_bearer(headers: &HeaderMap) -> bool {
-    bearer(headers).is_some()
+/// Whether a request has the secret of a session, valid or not.
+pub(crate) fn has_secret(headers: &HeaderMap, is_at_site: bool) -> bool {
+    bearer(headers).is_some() || (is_at_site && matches!(Cookie::Session.of(headers), Ok(Some(_))))
 }
 
 /// By which `canopyctl ui` a request comes.
-fn through(headers: &HeaderMap) -> Option<[u8; 32]> {
+pub(crate) fn through(headers: &HeaderMap) -> Option<[u8; 32]> {
     headers.get(FORWARDED).map(|value| Sha256::digest(value.as_bytes()).into())
 }
 
@@ -198,16 +312,7 @@ mod tests {
     #[test]
     fn secrets_have_their_length_and_do_not_repeat() {
         let [code, other] = [draw::<CODE_OCTETS>().unwrap().0, draw::<CODE_OCTETS>().unwrap().0];
-        assert_eq!((code.len(), draw::<BEARER_OCTETS>().unwrap().0.len()), (CODE_LENGTH, 43));
+        assert_eq!((code.len(), draw::<SECRET_OCTETS>().unwrap().0.len()), (CODE_LENGTH, 43));
         assert_ne!(code, other);
-    }
-
-    #[test]
-    fn a_browser_is_recognised_by_headers_that_no_page_can_remove() {
-        let is = |name: &'static str| {
-            is_browser(&HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static("x"))]))
-        };
-        assert!(is("origin") && is("sec-fetch-site") && is("sec-fetch-dest"));
-        assert!(!is("sec-fetch-mode") && !is("user-agent") && !is("referer"));
     }
 }

@@ -5,7 +5,7 @@
 //! - [`stream`]: one watcher, a cursor in the ring; [`present`]: the state that it begins with; [`frame`]: events as bytes.
 
 mod feed;
-mod frame;
+pub(crate) mod frame;
 mod intents;
 pub(crate) mod present;
 mod ring;
@@ -31,7 +31,7 @@ use canopy_daemon::limits::{HolderPlace, HolderPlaces, Limit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::feed::{Events, Named, Problems};
-use self::frame::frame;
+use self::frame::{CONTENT, frame};
 use self::present::Present;
 use self::ring::{BOUNDS, Ring};
 use self::stream::{Begin, From, Watcher};
@@ -249,7 +249,7 @@ impl Watches {
             let event = watcher.next().await?;
             Some((Ok::<_, Infallible>(event), watcher))
         });
-        let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+        let headers = [(CONTENT_TYPE, CONTENT), (CACHE_CONTROL, "no-store")];
         (headers, Body::from_stream(events)).into_response()
     }
 

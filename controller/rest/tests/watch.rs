@@ -109,8 +109,15 @@ async fn with_slots(slots: usize) -> (Api, watch::Sender<bool>) {
     let controller = running.controller;
     let (close, closing) = watch::channel(false);
     let watches = Watches::new(closing, slots);
-    let router =
-        router_with(controller.clone(), watches, Limits::default(), Sessions::default(), Default::default(), None);
+    let router = router_with(
+        controller.clone(),
+        watches,
+        Limits::default(),
+        Sessions::default(),
+        Default::default(),
+        None,
+        None,
+    );
     (Api { router, controller }.by(Principal::operator("", None), Some(Role::Viewer)), close)
 }
 

@@ -53,6 +53,8 @@ async fn measure() {
         tokens: Default::default(),
         grpc: vec![bind("grpc.sock").await],
         rest: vec![bind("rest.sock").await],
+        web: None,
+        single_sign_on: None,
         shutdown,
         on_ready: Box::new(move || ready.send(()).unwrap()),
     };

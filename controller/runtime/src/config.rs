@@ -28,6 +28,8 @@ use canopy_units::Octets;
 use serde::{Deserialize, Serialize};
 
 use crate::listen::Listen;
+use crate::oidc::OidcConfig;
+use crate::web::WebConfig;
 
 pub use kubernetes::KubernetesConfig;
 
@@ -63,6 +65,10 @@ pub struct Config {
     pub kubernetes: KubernetesConfig,
     /// Northbound API, for operators.
     pub rest: RestConfig,
+    /// Addresses for browsers on other machines.
+    pub web: WebConfig,
+    /// Single sign-on there.
+    pub oidc: OidcConfig,
     /// Who may do what through the northbound API.
     pub authorization: AuthorizationConfig,
     /// How much tenants may have.
@@ -270,7 +276,7 @@ impl From<ThresholdConfig> for ThresholdSettings {
 impl Settings for Config {
     const RENAMED: &'static [(&'static str, &'static str)] = &[("log.filter", "log.level")];
     const NAMED: &'static [&'static str] =
-        &["authorization.tenants", "quotas.tenants", "kubernetes.nodes", "kubernetes.hosts"];
+        &["authorization.tenants", "oidc.tenants", "quotas.tenants", "kubernetes.nodes", "kubernetes.hosts"];
 
     fn check(&self, faults: &mut Faults) {
         for error in self.addressing.validate().err().into_iter().flat_map(|errors| errors.0) {
@@ -311,7 +317,11 @@ impl Settings for Config {
             faults.push("identity.certificate_lifetime", why);
         }
         self.kubernetes.check(self.has_tls(), faults);
-        for (key, listen) in [("grpc.listen", &self.grpc.listen), ("rest.listen", &self.rest.listen)] {
+        self.web.check(faults);
+        self.oidc.check(!self.web.listen.is_empty(), faults);
+        let all =
+            [("grpc.listen", &self.grpc.listen), ("rest.listen", &self.rest.listen), ("web.listen", &self.web.listen)];
+        for (key, listen) in all {
             if listen.len() > MAX_LISTENERS {
                 faults.push(key, format!("{} addresses, at most {MAX_LISTENERS} are possible", listen.len()));
             }
@@ -334,6 +344,7 @@ impl Settings for Config {
         }
         let named = [
             ("authorization.tenants", tenants.keys().collect()),
+            ("oidc.tenants", self.oidc.tenants.keys().collect()),
             ("quotas.tenants", self.quotas.tenants.keys().collect::<Vec<_>>()),
         ];
         for (section, names) in named {
@@ -419,8 +430,15 @@ mod tests {
         }
     }
 
+    /// A file with a provider, and with these lines about it.
+    fn of_oidc(lines: &str) -> String {
+        let web = "[web]\nlisten = '[::]:1'\ncertificate = '/c'\nkey = '/k'\norigins = 'https://a'\n";
+        format!("{web}[oidc]\nissuer = 'https://idp.example'\n{lines}")
+    }
+
     #[test]
     fn each_fault_names_its_key() {
+        assert!(read(&of_oidc("client_id = 'c'\nclient_secret_file = '/s'")).is_ok());
         for (text, key) in [
             ("store.path = \"a\"", "store.path"),
             ("grpc.listen = []", "grpc.listen"),
@@ -445,6 +463,30 @@ mod tests {
             ("quotas.tenants.'a b'.max_groups = 1", "quotas.tenants.a b"),
             ("quotas.tenants.acme.max_trees = 1", "quotas.tenants.acme.max_trees"),
             ("quotas.max_groups = -1", "quotas.max_groups"),
+            (
+                "web.listen = \"unix:/x\"\nweb.certificate = '/c'\nweb.key = '/k'\nweb.origins = 'https://a'",
+                "web.listen",
+            ),
+            (
+                "web.listen = \"[::]:1\"\nweb.certificate = ''\nweb.key = '/k'\nweb.origins = 'https://a'",
+                "web.certificate",
+            ),
+            ("web.listen = \"[::]:1\"\nweb.certificate = '/c'\nweb.key = 'k'\nweb.origins = 'https://a'", "web.key"),
+            ("web.listen = \"[::]:1\"\nweb.certificate = '/c'\nweb.key = '/k'\nweb.origins = []", "web.origins"),
+            ("web.origins = 'http://a'", "web.origins"),
+            ("oidc.issuer = 'http://idp.example'", "oidc.issuer"),
+            (
+                "oidc.issuer = 'https://idp.example'\noidc.client_id = 'c'\noidc.client_secret_file = '/s'",
+                "oidc.issuer",
+            ),
+            (&of_oidc("client_id = ''\nclient_secret_file = '/s'"), "oidc.client_id"),
+            (&of_oidc("client_id = 'c'\nclient_secret_file = 's'"), "oidc.client_secret_file"),
+            (&of_oidc("client_id = 'c'\nclient_secret_file = '/s'\nca_file = 'c'"), "oidc.ca_file"),
+            (&of_oidc("client_id = 'c'\nclient_secret_file = '/s'\nusername_claim = ''"), "oidc.username_claim"),
+            ("oidc.roles.admin_groups = ['']", "oidc.roles.admin_groups"),
+            ("oidc.tenants.acme.viewer_groups = ['']", "oidc.tenants.acme.viewer_groups"),
+            ("oidc.tenants.A_b.viewer_groups = ['a']", "oidc.tenants.A_b"),
+            ("oidc.secret = 's'", "oidc.secret"),
             ("authorization.unix.root = [\"a\"]", "authorization.unix.root"),
             ("identity.certificate_lifetime = \"31d\"", "identity.certificate_lifetime"),
             ("addressing.block = \"5f00::/40\"", "addressing.block"),

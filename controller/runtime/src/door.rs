@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_controller_access::{Identity, Roles};
+use canopy_controller_access::{Identity, Live, Roles};
 use canopy_controller_authority::Registrar;
 use canopy_controller_rest::{Arrival, Caller};
 use canopy_daemon::limits::{HolderPlaces, Limit, Place, Places, Silent, Strangers};
@@ -16,11 +16,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
-use crate::caller;
+use crate::caller::Connected;
 use crate::guest::{Guest, Staying, UserPlace};
 use crate::listen::Listener;
 use crate::socket_owner::uid_of_socket;
+use crate::users::Users;
 
 /// A handshake takes at most this long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,8 +41,11 @@ const BEARERS: (usize, usize, usize) = (1024, 512, 128);
 /// What connections are made from.
 #[derive(Clone)]
 pub(crate) struct Door {
-    roles: Arc<Roles>,
+    roles: Live<Roles>,
+    database: Users,
     registrar: Option<Arc<Registrar>>,
+    /// At an address for browsers: with which certificate.
+    browsers: Option<Arc<ServerConfig>>,
     users: Places<u32>,
     root: Places<()>,
     without_role: Places<u32>,
@@ -66,10 +71,12 @@ pub(crate) struct Entered {
 pub(crate) type Entering = Pin<Box<dyn Future<Output = io::Result<Entered>> + Send>>;
 
 impl Door {
-    pub(crate) fn new(roles: Roles, registrar: Option<Arc<Registrar>>) -> Self {
+    pub(crate) fn new(roles: Live<Roles>, registrar: Option<Arc<Registrar>>) -> Self {
         Self {
-            roles: Arc::new(roles),
+            roles,
+            database: Users::default(),
             registrar,
+            browsers: None,
             users: Places::new(USERS.0, USERS.1),
             root: Places::new(OF_ROOT, OF_ROOT),
             without_role: Places::new(WITHOUT_ROLE.0, WITHOUT_ROLE.1),
@@ -78,6 +85,16 @@ impl Door {
             strangers: Strangers::default(),
             bearers: HolderPlaces::new(BEARERS.0, BEARERS.1, BEARERS.2),
         }
+    }
+
+    /// The same, with the same places, for an address for browsers on other machines.
+    pub(crate) fn for_browsers(&self, tls: Arc<ServerConfig>) -> Self {
+        Self { browsers: Some(tls), ..self.clone() }
+    }
+
+    /// Users of this machine connect here, without TLS.
+    pub(crate) fn is_local(&self, listener: &TcpListener) -> bool {
+        self.browsers.is_none() && listener.local_addr().is_ok_and(|address| address.ip().is_loopback())
     }
 
     /// A place for a connection of this user, before the user's role is asked for.
@@ -97,6 +114,7 @@ impl Door {
         stream: impl Stream + 'static,
         place: UserPlace,
         uid: Option<u32>,
+        connected: Connected,
         identity: Identity,
     ) -> io::Result<Entered> {
         let (arrival, staying) = match identity.highest() {
@@ -108,27 +126,28 @@ impl Door {
                 (Some(guest.arrival(self.bearers.clone())), staying)
             }
         };
-        Ok(Entered { stream: Box::new(stream), caller: Caller::known(identity), arrival, staying })
+        let caller = Caller::new(identity, move |last| connected.identity(Some(last)));
+        Ok(Entered { stream: Box::new(stream), caller, arrival, staying })
     }
 
     /// A user of this machine, over loopback.
     async fn over_loopback(self, stream: TcpStream, peer: SocketAddr, place: Place<()>) -> io::Result<Entered> {
-        let (local, roles) = (stream.local_addr()?, self.roles.clone());
+        let (local, roles, users) = (stream.local_addr()?, self.roles.clone(), self.database.clone());
         let turn = self.asking.acquire().await;
         let uid = tokio::task::spawn_blocking(move || uid_of_socket(peer, local)).await.map_err(io::Error::other)?;
         drop((turn, place));
         // It has been this connection all the time: no other user has got its port meanwhile.
         stream.peer_addr()?;
         let place = self.user(uid)?;
-        let asked = tokio::task::spawn_blocking(move || caller::of_tcp(uid, &roles)).await;
-        self.entered(stream, place, uid, asked.map_err(io::Error::other)?)
+        let (connected, identity) = asked(move || Connected::over_tcp(uid, roles, users)).await?;
+        self.entered(stream, place, uid, connected, identity)
     }
 
     /// A user elsewhere, who shows a bearer with each request.
     async fn over_tls(self, stream: TcpStream, stranger: Silent) -> io::Result<Entered> {
         let (visit, eviction) = stranger.begun(&stream).await?;
         let (guest, mut staying) = Guest::elsewhere(visit, eviction);
-        let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, self.registrar.as_deref()));
+        let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, &self));
         let stream = tokio::select! {
             shaken = shaken => shaken.map_err(|_| refused("the handshake took too long"))??,
             () = staying.ended() => return Err(io::ErrorKind::ConnectionAborted.into()),
@@ -146,7 +165,7 @@ fn refused(why: &'static str) -> io::Error {
 /// The next connection; `None`: one for which there is no place.
 pub(crate) async fn accept(listener: &Listener, door: &Door) -> io::Result<Option<Entering>> {
     match listener {
-        Listener::Tcp(l) if is_local(l) => {
+        Listener::Tcp(l) if door.is_local(l) => {
             let (stream, peer) = l.accept().await?;
             stream.set_nodelay(true)?;
             let Some(place) = door.asked_for.take(()) else {
@@ -166,22 +185,30 @@ pub(crate) async fn accept(listener: &Listener, door: &Door) -> io::Result<Optio
             let Ok(place) = door.user(Some(uid)) else { return Ok(None) };
             let door = door.clone();
             Ok(Some(Box::pin(async move {
-                let asked = caller::of_unix(&stream, door.roles.clone());
-                let identity = tokio::task::spawn_blocking(asked).await.map_err(io::Error::other)?;
-                door.entered(stream, place, Some(uid), identity)
+                let connected = Connected::over_unix(&stream, door.roles.clone(), door.database.clone());
+                let (connected, identity) = asked(connected).await?;
+                door.entered(stream, place, Some(uid), connected, identity)
             })))
         }
     }
 }
 
-async fn handshake(stream: TcpStream, registrar: Option<&Registrar>) -> io::Result<Box<dyn Stream>> {
-    let registrar = registrar.ok_or_else(|| io::Error::other("there is no authority for TLS"))?;
+async fn handshake(stream: TcpStream, door: &Door) -> io::Result<Box<dyn Stream>> {
     stream.set_nodelay(true)?;
-    let config = canopy_identity::for_operators(&registrar.config().borrow());
-    Ok(Box::new(TlsAcceptor::from(Arc::new(config)).accept(stream).await?))
+    let config = match (&door.browsers, &door.registrar) {
+        (Some(browsers), _) => browsers.clone(),
+        (None, Some(registrar)) => Arc::new(canopy_identity::for_operators(&registrar.config().borrow())),
+        (None, None) => return Err(io::Error::other("there is no authority for TLS")),
+    };
+    Ok(Box::new(TlsAcceptor::from(config).accept(stream).await?))
 }
 
-/// Only this machine reaches it: without TLS, and users are known.
-pub(crate) fn is_local(listener: &TcpListener) -> bool {
-    listener.local_addr().is_ok_and(|address| address.ip().is_loopback())
+/// A user of this machine, and who that is now.
+async fn asked(connected: impl FnOnce() -> Connected + Send + 'static) -> io::Result<(Connected, Identity)> {
+    let ask = move || {
+        let connected = connected();
+        let identity = connected.identity(None);
+        (connected, identity)
+    };
+    tokio::task::spawn_blocking(ask).await.map_err(io::Error::other)
 }

@@ -13,6 +13,7 @@ pub mod config;
 mod door;
 mod guest;
 pub mod listen;
+pub mod oidc;
 mod otlp;
 mod patient;
 mod peer_groups;
@@ -20,6 +21,9 @@ mod retiring;
 mod run;
 mod serve;
 mod socket_owner;
+mod users;
+mod web;
 
 pub use listen::{Listen, Listener};
 pub use run::{Parts, run};
+pub use web::{Web, WebConfig};

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use canopy_controller_access::Tokens;
+use canopy_controller_access::{Live, Roles, Tokens};
 use canopy_controller_authority::Registrar;
 use canopy_controller_kubernetes::Attestor;
+use canopy_controller_rest::SingleSignOn;
 use canopy_controller_runtime::config::{Config, SYSTEM_FILE, StoreConfig};
 use canopy_controller_runtime::{Parts, run};
 use canopy_daemon::config::{Flags, Loaded, Sources, load};
@@ -20,6 +21,7 @@ use canopy_store::{EmbeddedStore, Snapshot, Store, acknowledge_recovery};
 use canopy_units::UnixTime;
 use clap::{Args, Parser, Subcommand};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 /// Canopy's controller: RDMA multicast over SRv6.
@@ -35,7 +37,7 @@ struct Cli {
     command: Option<Command>,
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct Settings {
     /// Settings file, takes precedence over /etc/canopy/controller.toml.
     #[arg(long, value_name = "FILE", global = true)]
@@ -110,6 +112,7 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> anyhow::Result<()> {
+    let flags = cli.settings.clone();
     let Loaded { settings: config, notes } = settings(cli.settings)?;
     let start_log = |log: &LogConfig| {
         let started = log.start().map_err(anyhow::Error::msg).context("log.level");
@@ -128,7 +131,7 @@ fn start(cli: Cli) -> anyhow::Result<()> {
         }
         None | Some(Command::Run) => {
             start_log(&config.log)?;
-            tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config))
+            tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config, flags))
         }
     }
 }
@@ -168,7 +171,7 @@ fn raise_open_files() {
     }
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+async fn serve(config: Config, flags: Settings) -> anyhow::Result<()> {
     raise_open_files();
     let (stop, shutdown) = watch::channel(false);
     let end = signals::end()?;
@@ -192,6 +195,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     for listen in &config.rest.listen {
         rest.push(listen.bind_for_all().await.context("rest.listen")?);
     }
+    let web = config.web.open().await?;
+    let single_sign_on = config.oidc.open()?.map(Arc::new);
+    let roles: Live<Roles> = Roles::from(config.authorization).into();
+    let again = Again { flags, roles: roles.clone(), single_sign_on: single_sign_on.clone() };
+    tokio::spawn(again.at_each(signal(SignalKind::hangup())?));
     let on_ready = Box::new(|| Notifier::system().ready());
     let (addressing, thresholds, hmac) = (config.addressing, config.thresholds.into(), config.hmac.into());
     let traces = Some(config.traces.endpoint).filter(|endpoint| !endpoint.is_empty());
@@ -204,15 +212,48 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         lease_grace: config.grpc.lease_grace,
         registrar,
         attestor,
-        roles: config.authorization.into(),
+        roles,
         quotas: config.quotas,
         tokens: Arc::new(tokens),
         grpc,
         rest,
+        web,
+        single_sign_on,
         shutdown,
         on_ready,
     })
     .await
+}
+
+/// What is read again while the controller runs: who has which role.
+struct Again {
+    flags: Settings,
+    roles: Live<Roles>,
+    single_sign_on: Option<Arc<SingleSignOn>>,
+}
+
+impl Again {
+    /// Reads the settings at each SIGHUP; those that are not valid change nothing.
+    async fn at_each(self, mut hangup: Signal) {
+        while hangup.recv().await.is_some() {
+            let flags = self.flags.clone();
+            match tokio::task::spawn_blocking(move || settings(flags)).await {
+                Ok(Ok(Loaded { settings: config, .. })) => {
+                    if let Some(single) = &self.single_sign_on {
+                        single.roles.set(config.oidc.roles());
+                    }
+                    self.roles.set(config.authorization.into());
+                    tracing::info!(
+                        "roles were read again: authorization, oidc.roles, oidc.tenants; other settings count after a restart"
+                    );
+                }
+                Ok(Err(error)) => {
+                    tracing::error!("the settings are not read again, and nothing changes: {error:#}");
+                }
+                Err(error) => tracing::error!(%error, "the settings are not read again, and nothing changes"),
+            }
+        }
+    }
 }
 
 fn maintain(config: &StoreConfig, command: StoreCommand) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use canopy_controller_access::{Roles, Tokens};
+use canopy_controller_access::{Live, Roles, Tokens};
 use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_authority::Registrar;
 use canopy_controller_core::hmac::HmacSettings;
@@ -13,6 +13,7 @@ use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_controller_grpc::Leases;
 use canopy_controller_kubernetes::Attestor;
+use canopy_controller_rest::SingleSignOn;
 use canopy_daemon::log::TimedLevel;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::log_level::LogOrder;
@@ -23,6 +24,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::door::Door;
 use crate::listen::Listener;
+use crate::web::Web;
 use crate::{otlp, retiring, serve};
 
 /// How often a backup of the store and the uses of tokens are written, if something changed.
@@ -46,8 +48,8 @@ pub struct Parts {
     pub registrar: Option<Arc<Registrar>>,
     /// Confirms tokens of agents in Kubernetes; `None`: they need tokens of operators.
     pub attestor: Option<Arc<Attestor>>,
-    /// Which users of this machine may do what.
-    pub roles: Roles,
+    /// Which users of this machine may do what; it can be read again.
+    pub roles: Live<Roles>,
     /// How much tenants may have.
     pub quotas: Quotas,
     /// What programs and other machines authenticate with.
@@ -56,6 +58,10 @@ pub struct Parts {
     pub grpc: Vec<Listener>,
     /// Northbound listeners.
     pub rest: Vec<Listener>,
+    /// Northbound listeners for browsers on other machines.
+    pub web: Option<Web>,
+    /// Their identity provider.
+    pub single_sign_on: Option<Arc<SingleSignOn>>,
     /// Set to true to shut the controller down.
     pub shutdown: watch::Receiver<bool>,
     /// Called once all listeners are served.
@@ -82,6 +88,8 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         tokens,
         grpc,
         rest,
+        web,
+        single_sign_on,
         mut shutdown,
         on_ready,
     } = parts;
@@ -112,13 +120,23 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let sessions = canopy_controller_rest::Sessions::default();
     let limits = canopy_controller_rest::Limits::default();
     let door = Door::new(roles, registrar.clone());
-    for listener in rest {
-        tracing::info!(address = %listener.address()?, "serving REST");
+    let own = rest.into_iter().map(|listener| (listener, None));
+    let of_browsers = web.into_iter().flat_map(|web| {
+        let Web { listeners, tls, origins } = web;
+        listeners.into_iter().map(move |listener| (listener, Some((tls.clone(), origins.clone()))))
+    });
+    for (listener, browsers) in own.chain(of_browsers) {
+        tracing::info!(address = %listener.address()?, for_browsers = browsers.is_some(), "serving REST");
         let (controller, watches) = (controller.clone(), watches.with_slots(serve::STREAMS));
         let (sessions, tokens, registrar) = (sessions.clone(), tokens.clone(), registrar.clone());
-        let limits = limits.clone();
-        let router = canopy_controller_rest::router_with(controller, watches, limits, sessions, tokens, registrar);
-        let (door, closing) = (door.clone(), closing.clone());
+        let (limits, single) = (limits.clone(), single_sign_on.clone());
+        let router =
+            canopy_controller_rest::router_with(controller, watches, limits, sessions, tokens, registrar, single);
+        let (router, door) = match browsers {
+            Some((tls, origins)) => (canopy_controller_rest::for_browsers(router, origins), door.for_browsers(tls)),
+            None => (router, door.clone()),
+        };
+        let closing = closing.clone();
         servers.spawn(async move {
             serve::http(listener, router, door, closing).await;
             anyhow::Ok(())

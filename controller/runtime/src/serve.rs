@@ -17,7 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 
-use crate::door::{Door, Entered, accept, is_local};
+use crate::door::{Door, Entered, accept};
 use crate::listen::Listener;
 use crate::patient::Patient;
 
@@ -37,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves HTTP until `closing` is true and open requests are answered. Users of this machine have `roles`; those elsewhere come over TLS.
 pub(crate) async fn http(listener: Listener, router: Router, door: Door, mut closing: watch::Receiver<bool>) {
     let router = match &listener {
-        Listener::Tcp(l) if is_local(l) => canopy_controller_rest::only_local_names(router),
+        Listener::Tcp(l) if door.is_local(l) => canopy_controller_rest::only_local_names(router),
         Listener::Tcp(_) | Listener::Unix(..) => router,
     };
     let graceful = GracefulShutdown::new();

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -122,6 +124,64 @@ fn no_log_has_a_code_or_a_bearer() {
         let content = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
         assert!(!content.contains(&code) && !content.contains(&bearer), "a secret is in {}", file.display());
     }
+}
+
+/// Sends a request over one connection for each line of its input, and prints the status of each answer.
+const ASKING: &str = r#"
+import socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+answers = connection.makefile("rb")
+for _ in sys.stdin:
+    connection.sendall(b"GET /api/v1/groups HTTP/1.1\r\nhost: x\r\n\r\n")
+    status, length = answers.readline().split()[1].decode(), 0
+    while header := answers.readline().strip().lower():
+        if header.startswith(b"content-length:"):
+            length = int(header.split(b":")[1])
+    answers.read(length)
+    print(status, flush=True)
+"#;
+
+/// Catches a role that a connection keeps although the settings were read again without it, and settings that are not valid and take roles away.
+#[test]
+fn roles_are_read_again_while_connections_are_open() {
+    const DAEMON: u32 = 1;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (settings, log) = (dir.path().join("settings.toml"), dir.path().join("log"));
+    std::fs::write(&settings, "authorization.unix.viewer_groups = [\"daemon\"]").unwrap();
+    let mut logging = command(dir.path());
+    logging.arg("--config").arg(&settings).stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let mut controller = ready(dir.path(), &mut logging);
+    let mut other = Command::new("python3");
+    other.args(["-c", ASKING]).arg(dir.path().join("r.sock")).uid(DAEMON).gid(DAEMON);
+    let mut other = other.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut asks, mut answers) = (other.stdin.take().unwrap(), BufReader::new(other.stdout.take().unwrap()).lines());
+    let mut status = || {
+        asks.write_all(b"\n").unwrap();
+        answers.next().unwrap().unwrap()
+    };
+    let read_again = |text: &str, logged: &str| {
+        std::fs::write(&settings, text).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller.id() as i32), nix::sys::signal::SIGHUP).unwrap();
+        let deadline = Instant::now() + DEADLINE;
+        while !std::fs::read_to_string(&log).unwrap().contains(logged) {
+            assert!(Instant::now() < deadline, "{}", std::fs::read_to_string(&log).unwrap());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    assert_eq!(status(), "200");
+    read_again("authorization.unix.viewer_groups = 7", "nothing changes: authorization.unix.viewer_groups");
+    assert_eq!(status(), "200");
+    read_again("authorization.unix.viewer_groups = []", "roles were read again");
+    let deadline = Instant::now() + DEADLINE;
+    while status() != "401" {
+        assert!(Instant::now() < deadline, "the connection keeps the role");
+    }
+    drop(asks);
+    other.wait().unwrap();
+    controller.kill().unwrap();
+    ended(&mut controller);
 }
 
 fn fails(mut command: Command) -> String {

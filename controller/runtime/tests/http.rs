@@ -33,6 +33,8 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
         tokens: Default::default(),
         grpc: vec![],
         rest: vec![listener],
+        web: None,
+        single_sign_on: None,
         shutdown,
         on_ready: Box::new(|| ()),
     };

@@ -6,6 +6,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
@@ -15,17 +16,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use canopy_control::pb::{
     CnpCounts, Congestion, DropCount, FlowCongestion, FlowOrigin, PortCongestion, StreamTelemetryRequest,
 };
+use canopy_controller_access::{GroupRoles, Live, TenantRoles};
+use canopy_controller_runtime::oidc::OidcConfig;
+use canopy_controller_runtime::{Listen, WebConfig};
 use canopy_testkit::cases::{Case, run};
 use support::{Agent, Controller, LAB};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_stream::StreamExt;
 
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 21] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
@@ -45,6 +49,7 @@ const CASES: [Case; 20] = [
     Case { name: "a_tab_signs_in_with_a_code_and_signs_out", run: || scenario("signIn") },
     Case { name: "canopyctl_serves_the_ui_of_a_socket", run: || scenario("proxied") },
     Case { name: "the_api_is_read_and_tried_out_at_docs", run: || scenario("docs") },
+    Case { name: "an_identity_provider_signs_a_browser_in", run: || scenario("singleSignOn") },
     Case { name: "every_page_is_accessible", run: || scenario("accessible") },
 ];
 
@@ -72,14 +77,89 @@ struct World {
     agents: BTreeMap<String, [AbortHandle; 2]>,
     /// The queue of n1/eth1 is above K_max, and n1 drops packets.
     congested: Arc<AtomicBool>,
+    provider: Option<Provider>,
+}
+
+/// An identity provider, which others have written: `web/e2e/provider.mjs`.
+struct Provider {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    roles: Live<GroupRoles>,
+}
+
+/// Groups with these names have the role of an operator, and no others one.
+fn operators(group: &str) -> GroupRoles {
+    let domain = TenantRoles { operator_groups: vec![group.to_owned()], ..TenantRoles::default() };
+    GroupRoles { domain, ..GroupRoles::default() }
 }
 
 impl World {
+    /// Restarts the controller with an address for browsers on other machines, where an identity provider signs them in.
+    async fn site(&mut self) -> String {
+        self.disconnect_all();
+        self.controller.take().unwrap().stop().await;
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let file = |name: &str, text: &str| {
+            let path = self.dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            path
+        };
+        let (key, certificate) = (file("key.pem", &key.serialize_pem()), file("certificate.pem", &certificate.pem()));
+        let client_secret_file = file("secret", "a secret of the test\n");
+        let config = WebConfig {
+            listen: vec![Listen::Tcp(([127, 0, 0, 1], 0).into())],
+            certificate: certificate.clone(),
+            key: key.clone(),
+            origins: Vec::new(),
+        };
+        let mut web = config.open().await.unwrap().unwrap();
+        let Listen::Tcp(address) = web.listeners[0].address().unwrap() else { panic!("not TCP") };
+        let site = format!("https://localhost:{}", address.port());
+        web.origins = vec![site.parse().unwrap()];
+        let mut process = Command::new("node")
+            .arg("e2e/provider.mjs")
+            .args([&certificate, &key])
+            .arg(format!("{site}/signed-in"))
+            .current_dir(self::web())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let issuer = lines.next_line().await.unwrap().expect("the provider has ended");
+        let config = OidcConfig {
+            issuer,
+            client_id: "canopy".into(),
+            client_secret_file,
+            username_claim: "preferred_username".into(),
+            ca_file: certificate,
+            roles: operators("ops").domain,
+            ..OidcConfig::default()
+        };
+        let single = Arc::new(config.open().unwrap().unwrap());
+        self.provider = Some(Provider { process, lines, roles: single.roles.clone() });
+        self.controller = Some(Controller::start_site(self.dir.path(), web, single).await);
+        for node in ["n1", "n2"] {
+            self.connect(node).await;
+        }
+        site
+    }
+
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let controller = Controller::start_web(dir.path(), 0).await;
         controller.apply(LAB).await.unwrap();
-        let mut world = Self { dir, controller: Some(controller), agents: BTreeMap::new(), congested: Arc::default() };
+        let mut world = Self {
+            dir,
+            controller: Some(controller),
+            agents: BTreeMap::new(),
+            congested: Arc::default(),
+            provider: None,
+        };
         for node in ["n1", "n2"] {
             world.connect(node).await;
         }
@@ -138,6 +218,14 @@ impl World {
                     self.connect(node).await;
                 }
             }
+            ("site", _) => return self.site().await,
+            ("groups", of) => {
+                let Provider { process, lines, .. } = self.provider.as_mut().unwrap();
+                process.stdin.as_mut().unwrap().write_all(format!("{of}\n").as_bytes()).await.unwrap();
+                return lines.next_line().await.unwrap().unwrap();
+            }
+            ("roles", group) => self.provider.as_ref().unwrap().roles.set(operators(group)),
+            ("provider", _) => self.provider.as_mut().unwrap().process.kill().await.unwrap(),
             ("proxy", _) => return proxied(self.dir.path().join("rest.sock")).await,
             ("sign", _) => return self.controller().ctl_web(&["ui", "--print"]).await.unwrap().trim_end().to_owned(),
             _ => panic!("a scenario wants {what:?}"),

@@ -7,7 +7,7 @@
 import type { QueryClient } from "@tanstack/react-query";
 import { note as noteTime } from "../lib/clock";
 import { parser, type Message } from "./sse";
-import { authorization, isOfDomain, noteAnswer, onSession } from "./session";
+import { authorization, held, isOfDomain, noteAnswer, onSession } from "./session";
 import { applyChanges, type Change } from "./changes";
 
 export type Phase = "connecting" | "live" | "reconnecting" | "paused";
@@ -75,7 +75,7 @@ export class LiveStream {
 
   private async connect(): Promise<void> {
     const bearer = authorization();
-    if (!bearer) {
+    if (!held()) {
       this.pause();
       return;
     }
@@ -85,7 +85,7 @@ export class LiveStream {
     if (this.live.phase !== "reconnecting") this.set("connecting");
     this.expect(abort);
     try {
-      const answer = await fetch(path(), { signal: abort.signal, headers: { Accept: "text/event-stream", Authorization: bearer } });
+      const answer = await fetch(path(), { signal: abort.signal, headers: { Accept: "text/event-stream", ...(bearer ? { Authorization: bearer } : {}) } });
       noteAnswer(answer.status, bearer);
       if (!answer.ok || !answer.body) throw new Error(`status ${answer.status}`);
       const feed = parser((message) => this.receive(message));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import { beforeEach, expect, it, vi } from "vitest";
-import { authorization, authorized, begin, codeIn, end, held, isOfDomain, noteAnswer, onSession, takeCode } from "./session";
+import { authorization, authorized, begin, codeIn, end, held, isOfDomain, leaveForProvider, noteAnswer, onSession, takeCode, takeProviderAnswer } from "./session";
 
 const CODE = "abcdefghij-_ABCDEFGH01";
 const session = (bearer: string) => ({ bearer, by: { kind: "operator", name: "alice", via: "ui" }, role: "operator", expiresInSeconds: 43_200 });
 
 beforeEach(() => {
+  vi.unstubAllGlobals();
   const kept = new Map<string, string>();
   vi.stubGlobal("sessionStorage", {
     getItem: (key: string) => kept.get(key) ?? null,
@@ -81,4 +82,36 @@ it("knows whether it sees the domain or single tenants", () => {
   of(null, { a: "viewer" });
   end();
   expect(isOfDomain()).toBe(true);
+});
+
+// Catches a tab that keeps a secret where a cookie is the session, a write that a form could send, and a session that a refusal does not end.
+it("keeps no secret where a cookie is the session", () => {
+  vi.stubGlobal("location", { protocol: "https:", hash: "", pathname: "/", search: "" });
+  expect(held()).toBeNull();
+  begin({ by: { kind: "operator", name: "oidc:alice" }, role: "operator" });
+  expect(held()).toEqual({ bearer: "", by: "oidc:alice", role: "operator" });
+  const sent = (method: string) => authorized(new Request("https://localhost/api/v1/groups/g1", { method })).headers;
+  expect([sent("DELETE").get("Authorization"), sent("DELETE").get("Content-Type"), sent("GET").get("Content-Type")]).toEqual([null, "application/json", null]);
+  noteAnswer(200, null);
+  expect(held()).not.toBeNull();
+  noteAnswer(401, null);
+  expect(held()).toBeNull();
+});
+
+// Catches an answer of the identity provider that stays in the address or the history, and a page of another origin that it leads to.
+it("takes the provider's answer out of the address and comes back to the page that was left", () => {
+  const replaced: unknown[] = [];
+  vi.stubGlobal("history", { state: 7, replaceState: (...all: unknown[]) => replaced.push(all[2]) });
+  vi.stubGlobal("location", { pathname: "/groups", search: "?q=a" });
+  expect(takeProviderAnswer()).toBeNull();
+  leaveForProvider();
+  vi.stubGlobal("location", { pathname: "/signed-in", search: "?code=c&state=s&iss=https%3A%2F%2Fidp.example" });
+  expect(takeProviderAnswer()).toEqual({ code: "c", state: "s", issuer: "https://idp.example" });
+  vi.stubGlobal("location", { pathname: "/signed-in", search: "?error=access_denied&state=s" });
+  expect(takeProviderAnswer()).toEqual({ error: "access_denied", state: "s" });
+  for (const left of ["//evil.example", "https://evil.example", "/signed-in?code=c"]) {
+    sessionStorage.setItem("returnTo", left);
+    takeProviderAnswer();
+  }
+  expect(replaced).toEqual(["/groups?q=a", "/", "/", "/", "/"]);
 });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session of this tab: the bearer that a code was exchanged for. It is kept until the tab is closed, and sent in a header: a cookie would
-// be sent to every port of the machine, and by pages of other origins.
+// The session of this tab. On this machine, it is the bearer that a code was exchanged for, kept until the tab is closed, and sent in a header: a
+// cookie would be sent to every port of the machine, and by pages of other origins. Over TLS it is a cookie that no page can read, and the tab
+// keeps only whose it is.
 import { useSyncExternalStore } from "react";
 import { principal } from "../lib/commit";
 import type { Session } from "./types";
@@ -21,8 +22,12 @@ export function onSession(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
+/** Whether sessions of this origin are cookies. */
+export const hasCookies = (): boolean => globalThis.location?.protocol === "https:";
+
 /** What a tab keeps of its session. */
 export interface Held {
+  /** Empty where a cookie is the session. */
   bearer: string;
   /** Who is signed in. */
   by: string;
@@ -34,13 +39,13 @@ export interface Held {
 
 export function held(): Held | null {
   const [bearer, by, role, tenants] = [BEARER, BY, ROLE, TENANTS].map((key) => sessionStorage.getItem(key));
-  return bearer && by ? { bearer, by, ...(role ? { role } : {}), ...(tenants ? { tenants } : {}) } : null;
+  return by && (bearer || hasCookies()) ? { bearer: bearer ?? "", by, ...(role ? { role } : {}), ...(tenants ? { tenants } : {}) } : null;
 }
 
-/** What requests send; null without a session. */
+/** The bearer that requests send; null without a session, and where the browser sends a cookie. */
 export function authorization(): string | null {
-  const session = held();
-  return session && `Bearer ${session.bearer}`;
+  const bearer = held()?.bearer;
+  return bearer ? `Bearer ${bearer}` : null;
 }
 
 const signedInAs = () => held()?.by ?? null;
@@ -68,11 +73,39 @@ export function takeCode(): string | null {
   return code;
 }
 
-export function begin({ bearer, by, role, tenants: own = {} }: Session): void {
+/** What the provider of single sign-on has sent to this page: a code, or an error. */
+export interface ProviderAnswer {
+  code?: string;
+  state?: string;
+  issuer?: string;
+  error?: string;
+}
+
+const RETURN_TO = "returnTo";
+/** Where the provider sends the browser back to. */
+const SIGNED_IN = "/signed-in";
+
+/** Notes the page to come back to from the provider. */
+export function leaveForProvider(): void {
+  sessionStorage.setItem(RETURN_TO, location.pathname + location.search);
+}
+
+/** Takes the provider's answer out of the address bar and of this entry of the history, which has the page then that was left. */
+export function takeProviderAnswer(): ProviderAnswer | null {
+  if (location.pathname !== SIGNED_IN) return null;
+  const sent = new URLSearchParams(location.search);
+  const left = sessionStorage.getItem(RETURN_TO) ?? "/";
+  sessionStorage.removeItem(RETURN_TO);
+  history.replaceState(history.state, "", /^\/(?!\/)/.test(left) && !left.startsWith(SIGNED_IN) ? left : "/");
+  const [code, state, issuer, error] = ["code", "state", "iss", "error"].map((name) => sent.get(name));
+  return { ...(code ? { code } : {}), ...(state ? { state } : {}), ...(issuer ? { issuer } : {}), ...(error ? { error } : {}) };
+}
+
+export function begin({ bearer = "", by, role, tenants: own = {} }: Omit<Session, "expiresInSeconds"> & Partial<Session>): void {
   const [best] = Object.values(own).sort((a, b) => ROLES.indexOf(b) - ROLES.indexOf(a));
   const names = Object.keys(own).sort().join(", ");
   const isViewer = ROLES.indexOf(role ?? "") >= ROLES.indexOf("viewer");
-  keep({ bearer, by: principal({ ...by, via: null }), role: (isViewer ? role : best) ?? undefined, tenants: isViewer ? undefined : names || undefined });
+  keep({ bearer: bearer ?? "", by: principal({ ...by, via: null }), role: (isViewer ? role : best) ?? undefined, tenants: isViewer ? undefined : names || undefined });
 }
 
 export function keep({ bearer, by, role, tenants: names }: Held): void {
@@ -93,8 +126,9 @@ export function end(): void {
   for (const listener of listeners) listener();
 }
 
-/** Adds the bearer. A code is sent without: it begins another session. */
+/** Adds the bearer. A code is sent without: it begins another session. With a cookie, a write shows that it is no form's. */
 export function authorized(request: Request): Request {
+  if (hasCookies() && request.method !== "GET" && request.method !== "HEAD") request.headers.set("Content-Type", "application/json");
   const bearer = authorization();
   const isSignIn = request.method === "POST" && new URL(request.url).pathname === SIGN_IN;
   if (bearer && !isSignIn) request.headers.set("Authorization", bearer);
@@ -103,5 +137,5 @@ export function authorized(request: Request): Request {
 
 /** Ends the session here once the controller does not know it any more. An answer to another bearer changes nothing. */
 export function noteAnswer(status: number, sent: string | null): void {
-  if (status === 401 && sent !== null && sent === authorization()) end();
+  if (status === 401 && held() && sent === authorization()) end();
 }

@@ -53,4 +53,5 @@ export type ConditionStatus = Schemas["ConditionStatus"];
 export type ChartUnit = Schemas["ChartUnit"];
 export type Flow = Schemas["FlowView"];
 export type Session = Schemas["Session"];
+export type Caller = Schemas["CallerItem"];
 export type ErrorDocument = Schemas["Problem"];

@@ -25,6 +25,7 @@ mod preview;
 mod problems;
 pub mod retire;
 mod rows;
+pub mod session;
 mod set;
 pub mod silence;
 mod sparkline;

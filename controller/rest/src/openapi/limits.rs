@@ -26,6 +26,7 @@ use canopy_model::topology::{
 use serde_json::{Value, json};
 
 use super::document::{merge, parameters, property, schema};
+use crate::routes::single_sign_on::MAX_PART;
 use crate::routes::{captures, flows, history, log_levels, page, problems, tokens, validate, waited};
 use crate::sessions::CODE_LENGTH;
 use crate::watch::LASTS;
@@ -97,6 +98,9 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("TokenInput", "role", json!({"enum": Role::ALL})),
         ("TokenInput", "forSeconds", range(tokens::LIVES)),
         ("SubjectRequest", "subject", json!({"pattern": subject})),
+        ("ProviderAnswer", "code", json!({"minLength": 1, "maxLength": MAX_PART})),
+        ("ProviderAnswer", "state", json!({"minLength": 1, "maxLength": MAX_PART})),
+        ("ProviderAnswer", "issuer", json!({"maxLength": MAX_PART})),
         ("SignIn", "code", json!({"pattern": format!("^[A-Za-z0-9_-]{{{CODE_LENGTH}}}$")})),
         ("Validate", "items", json!({"maxItems": validate::MAX_ITEMS})),
     ]

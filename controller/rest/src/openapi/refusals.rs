@@ -46,8 +46,11 @@ fn of(path: &str, method: &str, operation: &Value) -> Vec<(&'static str, &'stati
     let has = |name: &str| parameters.iter().any(|parameter| parameter["name"] == name);
     let is_api = path.starts_with("/api/");
     let role = needed(&Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap_or_default(), path, None);
-    let changes_nothing_stored =
-        path == "/api/v1/validate" || path.starts_with("/api/v1/sign-in") || path.ends_with("/captures");
+    let changes_nothing_stored = path == "/api/v1/validate"
+        || path.starts_with("/api/v1/sign-in")
+        || path.starts_with("/api/v1/sessions")
+        || path.starts_with("/api/v1/single-sign-on")
+        || path.ends_with("/captures");
     let is_write = matches!(method, "post" | "put" | "delete") && !changes_nothing_stored;
     let has_body = operation.get("requestBody").is_some();
     let all = [

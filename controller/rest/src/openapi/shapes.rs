@@ -20,7 +20,8 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 40] = [
+const ANSWERS: [(&str, Kind); 41] = [
+    ("List_SessionItem", Kind::SessionList),
     ("List_TenantItem", Kind::TenantList),
     ("List_Revocation", Kind::RevocationList),
     ("List_TokenItem", Kind::TokenList),

@@ -24,6 +24,7 @@ pub(crate) mod problems;
 pub(crate) mod retirements;
 pub(crate) mod sign_in;
 pub(crate) mod silences;
+pub(crate) mod single_sign_on;
 pub(crate) mod telemetry;
 pub(crate) mod tenants;
 pub(crate) mod tokens;

@@ -4,6 +4,9 @@
 use axum::body::Bytes;
 use serde::Serialize;
 
+/// `Content-Type` of a stream.
+pub(crate) const CONTENT: &str = "text/event-stream";
+
 /// What became of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -20,6 +23,11 @@ impl Change {
             Self::Deleted => "deleted",
         }
     }
+}
+
+/// The last event of a stream that ends for this reason.
+pub(crate) fn bye(reason: &str) -> Bytes {
+    frame("bye", None, &json(&serde_json::json!({"reason": reason})))
 }
 
 /// One event. `json` is on one line, as `serde_json` writes it without indentation.

@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
 use super::Slot;
-use super::frame::{frame, json, of_topic};
+use super::frame::{bye, frame, json, of_topic};
 use super::present::Present;
 use super::ring::{Gone, Ring};
 
@@ -167,14 +167,14 @@ impl Watcher {
 
     fn end(&mut self, why: End) -> Bytes {
         self.has_ended = true;
-        let (event, reason) = match why {
-            End::Timeout => ("bye", "timeoutSeconds have passed: continue with `after`"),
-            End::Stopping => ("bye", "the controller is stopping"),
+        match why {
+            End::Timeout => bye("timeoutSeconds have passed: continue with `after`"),
+            End::Stopping => bye("the controller is stopping"),
             End::Gone => {
-                ("gone", "the controller does not have the changes after this token: watch again without `after`")
+                let reason = "the controller does not have the changes after this token: watch again without `after`";
+                frame("gone", None, &json(&json!({"reason": reason})))
             }
-        };
-        frame(event, None, &json(&json!({"reason": reason})))
+        }
     }
 }
 

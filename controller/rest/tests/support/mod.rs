@@ -82,7 +82,11 @@ impl Api {
     }
 
     pub(crate) fn by_identity(&self, identity: Identity) -> Self {
-        let caller = Caller::known(identity);
+        self.by_caller(Caller::known(identity))
+    }
+
+    /// The same, with requests of a caller who may change.
+    pub(crate) fn by_caller(&self, caller: Caller) -> Self {
         // A layer that was added later is before those that are there: theirs is not taken then.
         let set = move |mut request: Request<Body>, next: Next| {
             request.extensions_mut().get_or_insert_with(|| caller.clone());

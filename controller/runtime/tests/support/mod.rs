@@ -12,10 +12,11 @@ use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::pb::{ReportRequest, StreamTelemetryRequest, WatchRequest, WatchResponse};
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
-use canopy_controller_access::{Tokens, UnixRoles};
+use canopy_controller_access::{Roles, Tokens, UnixRoles};
 use canopy_controller_authority::Registrar;
 use canopy_controller_kubernetes::Attestor;
-use canopy_controller_runtime::{Listen, Listener, Parts, run};
+use canopy_controller_rest::SingleSignOn;
+use canopy_controller_runtime::{Listen, Listener, Parts, Web, run};
 use canopy_store::{EmbeddedStore, EngineKind, Store};
 use canopy_units::UnixTime;
 use clap::Parser;
@@ -138,7 +139,25 @@ impl Controller {
         (roles, tokens): (UnixRoles, Tokens),
     ) -> Self {
         let (registrar, attestor) = identities.unzip();
-        let attestor = attestor.flatten();
+        Self::start_all(dir, socket, tcp, traces, (registrar, attestor.flatten()), (roles, tokens), (None, None)).await
+    }
+
+    /// For browsers on this machine and on others, who sign in by a provider.
+    pub(crate) async fn start_site(dir: &Path, web: Web, single: Arc<SingleSignOn>) -> Self {
+        let socket = Listen::Unix(dir.join("rest.sock")).bind().await.unwrap();
+        let tcp = Some(Listen::Tcp(([127, 0, 0, 1], 0).into()));
+        Self::start_all(dir, socket, tcp, None, (None, None), Default::default(), (Some(web), Some(single))).await
+    }
+
+    async fn start_all(
+        dir: &Path,
+        socket: Listener,
+        tcp: Option<Listen>,
+        traces: Option<String>,
+        (registrar, attestor): (Option<Arc<Registrar>>, Option<Arc<Attestor>>),
+        (roles, tokens): (UnixRoles, Tokens),
+        (site, single_sign_on): (Option<Web>, Option<Arc<SingleSignOn>>),
+    ) -> Self {
         let path = dir.join("store");
         let store: Arc<dyn Store> = Arc::new(
             tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))
@@ -172,11 +191,13 @@ impl Controller {
             lease_grace: LEASE_GRACE,
             registrar,
             attestor,
-            roles: roles.into(),
+            roles: Roles::from(roles).into(),
             quotas: Default::default(),
             tokens: Arc::new(tokens),
             grpc,
             rest,
+            web: site,
+            single_sign_on,
             shutdown,
             on_ready: Box::new(move || ready.send(()).unwrap()),
         };
