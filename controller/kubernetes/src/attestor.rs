@@ -77,7 +77,7 @@ pub enum Refusal {
     #[error("a token of {found} does not make {wanted}: {may}")]
     Other {
         /// Of the token.
-        found: Attested,
+        found: Box<Attested>,
         /// In the request.
         wanted: Subject,
         /// What the token makes.
@@ -135,7 +135,7 @@ impl Attestor {
                 "it makes {first}: set `node` or `host` of the agent, or kubernetes.nodes or hosts of the controller"
             ),
         };
-        Err(Refusal::Other { found: attested, wanted: subject.clone(), may })
+        Err(Refusal::Other { found: Box::new(attested), wanted: subject.clone(), may })
     }
 
     /// What the API server confirms of a token.

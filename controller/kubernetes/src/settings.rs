@@ -103,7 +103,7 @@ impl Address {
     /// # Errors
     /// They are not set: the program does not run in a pod.
     pub fn in_cluster(variable: impl Fn(&str) -> Option<String>) -> Result<Self, BadSetting> {
-        let [host, port] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"].map(|name| variable(name));
+        let [host, port] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"].map(variable);
         let found = (host.unwrap_or_default(), port.unwrap_or_default().parse().unwrap_or(0));
         if found.0.is_empty() || found.1 == 0 {
             let wanted = "possible here: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, as they are in a pod; use https://HOST:PORT";

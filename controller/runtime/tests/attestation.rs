@@ -2,7 +2,6 @@
 //! Agents in Kubernetes: the token of a service account, confirmed by an API server, makes the agent of one node or host, and nothing else.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "each test program uses a part of it")]
 mod support;
 
 use std::sync::Arc;

@@ -186,7 +186,7 @@ impl Mirror {
                 match event.name.as_str() {
                     "heartbeat" | "synced" => {}
                     "gone" | "bye" => return Ok(()),
-                    _ => drop(news.send_replace(())),
+                    _ => news.send_replace(()),
                 }
             }
             Ok(())

@@ -32,10 +32,10 @@ impl Pace {
     /// How long to wait for it.
     pub fn take(&self, uid: &str, now: Instant) -> Result<(), Duration> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(wait) = last.get(uid).and_then(|at| PAUSE.checked_sub(now.saturating_duration_since(*at))) {
-            if !wait.is_zero() {
-                return Err(wait);
-            }
+        if let Some(wait) = last.get(uid).and_then(|at| PAUSE.checked_sub(now.saturating_duration_since(*at)))
+            && !wait.is_zero()
+        {
+            return Err(wait);
         }
         if last.len() >= KNOWN {
             last.retain(|_, at| now.saturating_duration_since(*at) < PAUSE);
