@@ -268,17 +268,23 @@ impl Transfer {
             OutputItem::End => {
                 let child = self.children.get_mut(&host).context("an unknown process ended")?;
                 let status = child.wait().context("waiting for canopy-rc")?;
-                ensure!(
-                    lost || status.success(),
-                    "canopy-rc at {host} ended with {status}; see {}",
-                    logs.join(format!("rc-{host}.log")).display()
-                );
+                if !lost && !status.success() {
+                    // The log goes with the lab.
+                    let log = logs.join(format!("rc-{host}.log"));
+                    let text = std::fs::read_to_string(&log).unwrap_or_default();
+                    bail!("canopy-rc at {host} ended with {status}: {}; see {}", last_line(&text), log.display());
+                }
                 ensure!(lost || self.complete.contains_key(&host), "canopy-rc at {host} ended before it was done");
                 self.ended.insert(host, Value::Null);
             }
         }
         Ok(())
     }
+}
+
+/// The last line that is not empty.
+fn last_line(text: &str) -> &str {
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("its log is empty")
 }
 
 impl Drop for Transfer {
