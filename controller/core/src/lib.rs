@@ -56,7 +56,6 @@ pub mod uid;
 pub mod view;
 
 mod alloc;
-mod epochs;
 mod hash;
 mod member;
 mod plan;

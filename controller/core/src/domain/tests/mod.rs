@@ -40,7 +40,6 @@ mod moving;
 mod multicast;
 mod opening;
 mod problems;
-mod proportion;
 mod questions;
 mod queues;
 mod random;
