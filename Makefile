@@ -16,7 +16,7 @@ help: ## what there is
 # For example LAB_OPTIONS=--with-prometheus.
 lab: tools ## Figure 1 with real parts: multicast 64 MiB from s1 to r1..r5, then leave the lab up; LAB_OPTIONS=--with-prometheus adds Prometheus
 	@[ -x $(LAB)/canopy-lab ] || echo "building the programs: about 5 minutes on 2 CPUs the first time"
-	cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --bins --profile lab
+	cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --exclude canopy-operator --bins --profile lab
 	$(LAB)/canopy-lab run e2e/topologies/figure1.yaml --bytes 64MiB $(LAB_OPTIONS)
 
 down: ## take the lab down
@@ -46,7 +46,7 @@ test-deep: build ## the long campaigns: 20 minutes of fuzzing, 10^4 seeds, 10^6 
 	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-reference -p canopy-sim -p canopy-datapath -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-controller-runtime --test abuse -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
-	CANOPY_PREVIOUS=$$(scripts/previous-release.sh) cargo test -p canopy-e2e --test identities --test restarts -- --ignored --nocapture
+	previous=$$(scripts/previous-release.sh) && CANOPY_PREVIOUS=$$previous cargo test -p canopy-e2e --test identities --test restarts -- --ignored --nocapture
 
 conformance: build ## docs/conformance.md names tests that exist and run, docs/resources.md the fields of the API
 	python3 scripts/test_check_conformance.py
@@ -121,7 +121,7 @@ mutants-rust: ## every mutant that cargo-mutants makes in the crates of mutants/
 PACKAGED ?= release
 
 packages: tools sbom ## Debian packages in target/packages, from a release build; PACKAGED=lab: from the programs of `make lab`, built sooner
-	CANOPY_HOST_SONAME=libcanopy_host_c.so.0 cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --exclude canopy-lab --exclude canopy-testkit --bins --lib --profile $(PACKAGED)
+	CANOPY_HOST_SONAME=libcanopy_host_c.so.0 cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --exclude canopy-lab --exclude canopy-testkit --exclude canopy-operator --bins --lib --profile $(PACKAGED)
 	python3 deploy/debian/build.py target/$(PACKAGED) target/packages target/sbom
 	scripts/check-packages.sh target/packages
 
