@@ -104,7 +104,7 @@ fn tshark(file: &Path) -> Vec<(String, Vec<u8>)> {
 fn every_hop(replication: &str) {
     let bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024, "replication": replication, "minReceivers": 5})).unwrap();
-    // For some seconds: the packet that is captured is one that the source is about to send.
+    // For as long as captures are tried again: the packet is one that the source is about to send.
     bed.limit("s1", 4).unwrap();
     let taps = tcpdumps(&bed);
     let file = bed.lab.dir().join("packet.pcapng");
@@ -113,10 +113,11 @@ fn every_hop(replication: &str) {
         leave: false,
         timeout: Duration::from_secs(300),
         args: [("s1".into(), vec!["--timeout".into(), "1s".into()])].into(),
-        ..TransferSpec::new("g", "s1", &RECEIVERS, 5 << 20)
+        ..TransferSpec::new("g", "s1", &RECEIVERS, 20 << 20)
     };
     let transfer = bed.lab.start_transfer(patient).unwrap();
     let capture = packet(&bed, &file);
+    bed.limit("s1", 1000).unwrap();
     let report = transfer.finish(&bed.lab).unwrap();
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
     let hops = capture["hops"].as_array().unwrap();
