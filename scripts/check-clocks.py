@@ -62,6 +62,7 @@ ALLOWED = {
     "controller/runtime/src/run.rs": "tokens end at times of day, after which their file forgets them",
     "controller/rest/src/sessions.rs": "whether a token has ended, which is at a time of day",
     "controller/rest/src/routes/single_sign_on.rs": "ID tokens are valid from and until times of day",
+    "controller/rest/src/routes/authority.rs": "how long a step of the replacement of the authority lasts, and which certificates are valid",
     "controller/rest/src/routes/identities.rs": "tokens end, and certificates are revoked, at times of day",
     "controller/runtime/src/main.rs": "the authority's certificate is valid from and until times of day (X.509)",
     "agent/link/src/identity.rs": "when a certificate is to be renewed; read again each minute, so that a clock that was set takes effect",

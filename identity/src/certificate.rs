@@ -72,6 +72,26 @@ impl FromStr for AuthorityHash {
 #[error("{0:?} is not an authority: use its 64 hexadecimal digits, as `canopyctl token create` prints them")]
 pub struct NotAnAuthority(pub String);
 
+/// Names in the certificate of an authority, as text (RFC 4514).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityName {
+    /// Its own.
+    pub subject: String,
+    /// That of the one that has signed it.
+    pub issuer: String,
+}
+
+impl AuthorityName {
+    /// Of a certificate.
+    ///
+    /// # Errors
+    /// It is not a certificate.
+    pub fn read(der: &CertificateDer<'_>) -> Result<Self, NotACertificate> {
+        let certificate = parse(der)?;
+        Ok(Self { subject: certificate.subject().to_string(), issuer: certificate.issuer().to_string() })
+    }
+}
+
 impl KeyHash {
     /// Of a SubjectPublicKeyInfo in DER.
     pub fn of(spki: &[u8]) -> Self {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::certificate::{Certificate, NotACertificate};
+use crate::certificate::{AuthorityHash, Certificate, NotACertificate};
 use crate::files::{self, FileError};
 use crate::request::PrivateKey;
 
@@ -124,9 +124,37 @@ impl Credentials {
     /// # Errors
     /// A file cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), FileError> {
-        files::replace(&directory.join(AUTHORITIES), pem(&self.authorities).as_bytes())?;
+        save_authorities(directory, &self.authorities)?;
         files::replace(&directory.join(CERTIFICATE), pem(&self.chain).as_bytes())
     }
+
+    /// Trusts other authorities, in DER, from now on, durably; key and certificate stay.
+    ///
+    /// # Errors
+    /// There is none among them, one is no certificate, or the file cannot be written.
+    pub fn trust(directory: &Path, authorities: Vec<Vec<u8>>) -> Result<(), CredentialsError> {
+        let path = directory.join(AUTHORITIES);
+        let authorities: Vec<_> = authorities.into_iter().map(CertificateDer::from).collect();
+        if authorities.is_empty() {
+            return Err(FileError::new(&path, "the controller has sent no certificate of an authority").into());
+        }
+        for authority in &authorities {
+            AuthorityHash::of(authority).map_err(|error| FileError::new(&path, error))?;
+        }
+        Ok(save_authorities(directory, &authorities)?)
+    }
+
+    /// The hashes of the trusted authorities, in their order.
+    ///
+    /// # Errors
+    /// One is no certificate.
+    pub fn trusted(&self) -> Result<Vec<AuthorityHash>, NotACertificate> {
+        self.authorities.iter().map(AuthorityHash::of).collect()
+    }
+}
+
+fn save_authorities(directory: &Path, authorities: &[CertificateDer<'_>]) -> Result<(), FileError> {
+    files::replace(&directory.join(AUTHORITIES), pem(authorities).as_bytes())
 }
 
 fn certificates(path: &Path, pem: &str) -> Result<Vec<CertificateDer<'static>>, FileError> {
@@ -135,11 +163,13 @@ fn certificates(path: &Path, pem: &str) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 fn pem(list: &[CertificateDer<'_>]) -> String {
+    list.iter().map(to_pem).collect()
+}
+
+/// A certificate as text (RFC 7468).
+pub fn to_pem(der: &CertificateDer<'_>) -> String {
     use base64::Engine;
-    let one = |der: &CertificateDer<'_>| {
-        let text = base64::engine::general_purpose::STANDARD.encode(der);
-        let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-        format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
-    };
-    list.iter().map(one).collect()
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }

@@ -70,10 +70,35 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), FileError> {
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&new, path)?;
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        fs::File::open(directory)?.sync_all()
+        sync_directory(path)
     };
     written().map_err(|error| FileError::new(path, error))
+}
+
+/// Removes the file durably; there may be none.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.and_then(|()| sync_directory(path)).map_err(|error| FileError::new(path, error)),
+    }
+}
+
+/// Puts the file durably in the place of another one of the same directory; nothing is done where there is none.
+///
+/// # Errors
+/// It cannot be renamed.
+pub fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        renamed => renamed.and_then(|()| sync_directory(to)).map_err(|error| FileError::new(from, error)),
+    }
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    fs::File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
 fn refuse_mode(path: &Path, refused: u32, why: &str) -> Result<(), FileError> {

@@ -17,15 +17,16 @@ mod subject;
 mod tls;
 mod token;
 
-pub use certificate::{AuthorityHash, Certificate, KeyHash, NotACertificate, NotAnAuthority};
-pub use credentials::{Credentials, CredentialsError};
-pub use files::{FileError, private_directory, read, read_secret, replace};
+pub use certificate::{AuthorityHash, AuthorityName, Certificate, KeyHash, NotACertificate, NotAnAuthority};
+pub use credentials::{Credentials, CredentialsError, to_pem};
+pub use files::{FileError, private_directory, read, read_secret, remove, rename, replace};
 pub use request::{PrivateKey, key_of_request};
 pub use rustls::pki_types::CertificateDer;
 pub use rustls::{ClientConfig, Error as TlsError};
 pub use subject::{NotASubject, Subject, TrustDomain};
 pub use tls::{
-    ClientStream, ConnectError, Revoked, ServerKey, Trust, client, connect, for_operators, operator, server,
+    ClientStream, ConnectError, Revoked, ServerKey, Trust, client, connect, for_operators, is_signed_by, operator,
+    server,
 };
 pub use token::{EnrollmentToken, NotAToken, Secret};
 

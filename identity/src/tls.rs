@@ -63,6 +63,11 @@ pub enum ConnectError {
     /// It is no name or address.
     #[error("{0:?} is not a host name or an address")]
     Name(String),
+    /// Its certificate is of an authority that is not trusted here.
+    #[error(
+        "what answers has a certificate of another authority than is trusted here: it is not the controller, or the controller's authority was replaced meanwhile (`canopyctl ca status` there): enroll this agent again, or give `canopyctl` the hash of the new authority"
+    )]
+    Authority,
     /// The network, or TLS.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -131,6 +136,18 @@ pub fn for_operators(agents: &ServerConfig) -> ServerConfig {
     config
 }
 
+/// Whether `authority` has signed a certificate of an agent, valid now or not.
+pub fn is_signed_by(der: &CertificateDer<'_>, authority: &CertificateDer<'static>) -> bool {
+    let verified = || -> Option<ClientCertVerified> {
+        let end = Duration::from_nanos(read(der).ok()?.not_after.nanos());
+        let roots = Arc::new(roots(std::slice::from_ref(authority)).ok()?);
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build().ok()?;
+        verifier.verify_client_cert(der, &[], TlsTime::since_unix_epoch(end)).ok()
+    };
+    verified().is_some()
+}
+
 /// Connects to `host`, a name or an address.
 ///
 /// # Errors
@@ -140,7 +157,15 @@ pub async fn connect(host: &str, port: u16, config: Arc<ClientConfig>) -> Result
     let name = ServerName::try_from(bare.clone()).map_err(|_| ConnectError::Name(host.to_owned()))?;
     let stream = TcpStream::connect((bare, port)).await?;
     stream.set_nodelay(true)?;
-    Ok(TlsConnector::from(config).connect(name, stream).await?)
+    let connected = TlsConnector::from(config).connect(name, stream).await;
+    connected.map_err(|error| if is_of_other_authority(&error) { ConnectError::Authority } else { error.into() })
+}
+
+fn is_of_other_authority(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    // Authorities of one domain have one name: it is the signature that differs.
+    let other = CertificateError::UnknownIssuer;
+    matches!(inner, Some(Error::InvalidCertificate(found)) if *found == other || *found == CertificateError::BadSignature)
 }
 
 fn roots(authorities: &[CertificateDer<'static>]) -> Result<RootCertStore, Error> {

@@ -514,7 +514,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check((await stored()).bearer === "", "the bearer is still there");
     const ended = await fetch(`${url}/api/v1/groups`, { headers: { authorization: `Bearer ${bearer}` } });
     check(ended.status === 401, `the session is still valid: ${ended.status}`);
-    // The tab asks for something, unless the end of its stream has told it already.
+    // The tab asks for something, unless the end of its stream came first.
     await linked.evaluate(() => document.querySelector<HTMLElement>('a[href="/links"]')?.click());
     await linked.getByRole("heading", { name: "Sign in" }).waitFor();
     // The other tab has a session of its own.

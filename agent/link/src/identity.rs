@@ -2,6 +2,7 @@
 //! The agent's certificate: enrolled once with a token or by attestation, renewed at half of its life for ever.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_control::pb;
@@ -11,16 +12,17 @@ use canopy_identity::{
     AuthorityHash, Certificate, Credentials, CredentialsError, EnrollmentToken, FileError, PrivateKey, Subject, Trust,
 };
 use canopy_units::UnixTime;
+use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tower::service_fn;
 
+use crate::answer::within;
 use crate::attestation::{Attestation, Unusable};
+use crate::authorities::Authorities;
 use crate::target::{endpoint, over_tls};
 use crate::{Backoff, Random, Target, brief};
 
-/// An answer comes within this.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// An answer to [`reach`] comes within this: a service that starts waits for it.
 const REACHED_WITHIN: Duration = Duration::from_secs(3);
 /// The controller's certificates are valid from so long before they are made.
@@ -124,23 +126,35 @@ pub async fn reach(target: &Target, directory: &Path) -> Result<(), IdentityErro
     }
 }
 
-/// Renews the certificate in `directory` whenever it is due, and gets the first one by attestation, where the agent has one. Never ends and
-/// never fails: each failure is retried.
-pub async fn renew(target: Target, directory: PathBuf, attestation: Option<Attestation>, random: Random) {
+/// Renews the certificate in `directory` whenever it is due or the controller wants it, and trusts what the controller instructs over `channel`;
+/// gets the first one by attestation, where the agent has one. Never ends and never fails: each failure is retried.
+pub async fn renew(
+    target: Target,
+    directory: PathBuf,
+    channel: Channel,
+    attestation: Option<Attestation>,
+    random: Random,
+) {
     if matches!(target, Target::Unix(_)) {
         return std::future::pending().await;
     }
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    let authorities = Authorities::new(channel, Arc::clone(&random));
+    let mut keeper = Keeper {
+        target,
+        directory,
+        authorities,
+        attestation,
+        random: Arc::clone(&random),
+        wanted: None,
+        earliest: None,
+    };
     loop {
-        match renew_when_due(&target, &directory, attestation.as_ref()).await {
-            Ok(()) => {
-                backoff.reset();
-                // A clock that is far ahead has every certificate due at once.
-                tokio::time::sleep(PAUSE).await;
-            }
+        match keeper.step().await {
+            Ok(()) => backoff.reset(),
             Err(error) => {
                 let retry_in = backoff.next_delay(random());
-                if Credentials::certificate(&directory).is_some() {
+                if Credentials::certificate(&keeper.directory).is_some() {
                     tracing::error!(%error, ?retry_in, "cannot renew this agent's certificate: its connections end with it");
                 } else {
                     tracing::warn!(%error, ?retry_in, "cannot enroll this agent yet");
@@ -151,31 +165,64 @@ pub async fn renew(target: Target, directory: PathBuf, attestation: Option<Attes
     }
 }
 
-async fn renew_when_due(
-    target: &Target,
-    directory: &Path,
-    attestation: Option<&Attestation>,
-) -> Result<(), IdentityError> {
-    /// How often the due time is compared with the wall clock, which may be set, and the directory with what was read of it.
-    const CLOCK: Duration = Duration::from_secs(10);
-    let unreadable = |error: CredentialsError| IdentityError::Answer(error.to_string());
-    let own = loop {
-        let loaded = Credentials::load(directory).map_err(unreadable)?;
-        if let Some(attestation) = attestation.filter(|of| of.is_needed(loaded.as_ref(), UnixTime::now())) {
-            let made = attest(target, directory, attestation).await?;
+/// What keeps one directory; it alone writes to it, one after the other: what the controller knows to be stored is.
+struct Keeper {
+    target: Target,
+    directory: PathBuf,
+    authorities: Authorities,
+    attestation: Option<Attestation>,
+    random: Random,
+    /// When to renew because the controller wants it.
+    wanted: Option<Instant>,
+    /// A clock that is far ahead has every certificate due at once.
+    earliest: Option<Instant>,
+}
+
+impl Keeper {
+    /// Waits for what comes first, and does it.
+    async fn step(&mut self) -> Result<(), IdentityError> {
+        /// How often the due time is compared with the wall clock, which may be set, and the directory with what was read of it.
+        const CLOCK: Duration = Duration::from_secs(10);
+        let unreadable = |error: CredentialsError| IdentityError::Answer(error.to_string());
+        let loaded = Credentials::load(&self.directory).map_err(unreadable)?;
+        let needed = self.attestation.as_ref().filter(|of| of.is_needed(loaded.as_ref(), UnixTime::now()));
+        if let Some(attestation) = needed {
+            let made = attest(&self.target, &self.directory, attestation).await?;
             tracing::info!(subject = %made.subject, valid_for = ?left(made.not_after, UnixTime::now()), "enrolled this agent by attestation");
+            // A clock that is far ahead needs one every time.
+            tokio::time::sleep(PAUSE).await;
             return Ok(());
         }
         // Not enrolled yet is no failure of a renewal: connections report it.
-        let wait = match loaded {
-            None => CLOCK,
-            Some(own) => match left(due(&own.certificate), UnixTime::now()) {
-                Duration::ZERO => break own,
-                left => left.min(CLOCK),
-            },
+        let Some(own) = loaded else {
+            tokio::time::sleep(CLOCK).await;
+            return Ok(());
         };
-        tokio::time::sleep(wait).await;
-    };
+        let now = Instant::now();
+        let until = |at: Instant| at.saturating_duration_since(now);
+        let due = left(due(&own.certificate), UnixTime::now());
+        let wait = self.wanted.map_or(due, |at| due.min(until(at))).max(self.earliest.map_or(Duration::ZERO, until));
+        if wait.is_zero() {
+            renew_now(&self.target, &self.directory, own).await?;
+            self.wanted = None;
+            self.earliest = Some(Instant::now() + PAUSE);
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait.min(CLOCK)) => {}
+            instructed = self.authorities.next(&own, &self.directory) => {
+                if let Some(within) = instructed.map_err(unreadable)? && self.wanted.is_none() {
+                    let renewal_in = within.mul_f64((self.random)().clamp(0.0, 1.0));
+                    tracing::info!(?renewal_in, "the controller wants this agent's certificate renewed");
+                    self.wanted = Some(Instant::now() + renewal_in);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn renew_now(target: &Target, directory: &Path, own: Credentials) -> Result<(), IdentityError> {
     let request = own.key.request().map_err(|error| IdentityError::Request(error.to_string()))?;
     // A connection of its own: it shows the certificate that is in the directory now.
     let channel = target.channel(directory).map_err(|error| Status::from_error(Box::new(error)))?;
@@ -223,13 +270,6 @@ fn report_clock(subject: &Subject, controller_ns: u64) {
     let difference = Duration::from_nanos(difference);
     if difference > CLOCK_TOLERANCE {
         tracing::error!(%subject, "the clock of this machine is {difference:?} {side} the controller's: certificates end early or late, set it right");
-    }
-}
-
-async fn within<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, Status> {
-    match tokio::time::timeout(ANSWER_WITHIN, call).await {
-        Ok(answer) => answer.map(tonic::Response::into_inner),
-        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {ANSWER_WITHIN:?}"))),
     }
 }
 

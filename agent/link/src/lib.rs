@@ -15,7 +15,9 @@
 //!
 //! Nothing here gives up: every failure is followed by a jittered, bounded back-off, for ever.
 
+mod answer;
 mod attestation;
+mod authorities;
 mod backoff;
 mod identity;
 mod report;

@@ -76,8 +76,15 @@ async fn run(config: HostConfig) -> anyhow::Result<()> {
     let _alone = Ledger::open(&config.state_dir)?;
     let identity = config.identity();
     let channels = config.controller.channels(&identity).context("controller")?;
+    let renewing = channels.control.clone();
     let attestation = config.kubernetes.attestation(Subject::Host(config.host.clone()));
-    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity, attestation, Arc::new(random)));
+    tokio::spawn(canopy_agent_link::renew(
+        config.controller.clone(),
+        identity,
+        renewing,
+        attestation,
+        Arc::new(random),
+    ));
     let notifier = Arc::new(Notifier::system());
     let ready = Arc::clone(&notifier);
     let hosts = Hosts {

@@ -112,9 +112,16 @@ async fn run_agent(config: Config) -> anyhow::Result<ExitCode> {
     let identity = config.identity();
     let channels = config.controller.channels(&identity).context("controller")?;
     let (link, worker) = canopy_agent_link::channels(&config.node, known.clone());
+    let renewing = channels.control.clone();
     tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
     let attestation = config.kubernetes.attestation(Subject::Node(config.node.clone()));
-    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity.clone(), attestation, Arc::new(random)));
+    tokio::spawn(canopy_agent_link::renew(
+        config.controller.clone(),
+        identity.clone(),
+        renewing,
+        attestation,
+        Arc::new(random),
+    ));
     tokio::spawn(canopy_daemon::log::follow(link.log_levels.clone(), timed));
     tokio::spawn(Readiness::of(&link).serve(Readiness::socket(&config.state_dir)));
     let hosts = Hosts {
@@ -182,9 +189,10 @@ async fn leave(
     let identity = config.identity();
     let channels = config.controller.channels(&identity).context("controller")?;
     let (link, worker) = canopy_agent_link::channels(&config.node, None);
+    let renewing = channels.control.clone();
     tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
     // A node that leaves has a certificate, and gets no other one.
-    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity, None, Arc::new(random)));
+    tokio::spawn(canopy_agent_link::renew(config.controller.clone(), identity, renewing, None, Arc::new(random)));
     let (node, state_dir) = (&*config.node, &*config.state_dir);
     let leaving = Leaving { node, state_dir, ledger, link, notifier, retirement, agent_version: VERSION };
     let clean = async || remove_all(config, Some(ledger)).await.map_err(|error| format!("{error:#}"));

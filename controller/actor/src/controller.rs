@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use canopy_controller_core::confirmations::Confirmations;
@@ -18,7 +18,7 @@ use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{GroupPhase, NodeStatus};
 use canopy_store::{Recovery, Store};
-use canopy_units::Monotonic;
+use canopy_units::{Monotonic, UnixTime};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -65,6 +65,8 @@ pub struct Controller(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) domain: RwLock<Domain>,
     pub(crate) store: Arc<dyn Store>,
+    /// Why the replacement of the authority is not finished.
+    pub(crate) authority: OnceLock<Overdue>,
     commands: mpsc::Sender<Message>,
     /// Changes that were applied before their commit, counted.
     applied: AtomicU64,
@@ -107,6 +109,9 @@ pub(crate) struct Shared {
     threshold_pushes: Attempts,
 }
 
+/// Returns, for people, why something is not finished that should be at this time.
+type Overdue = Box<dyn Fn(UnixTime) -> Option<String> + Send + Sync>;
+
 /// What metrics show of idempotency keys.
 #[derive(Default)]
 struct KeyCounts {
@@ -139,6 +144,7 @@ impl Controller {
         Self(Arc::new(Shared {
             domain: RwLock::new(domain),
             store,
+            authority: OnceLock::new(),
             commands,
             applied: AtomicU64::new(0),
             read_only: Mutex::default(),

@@ -48,6 +48,8 @@ pub enum Code {
     SecondAgentRefused,
     /// An operator revoked the certificates of a node or a host.
     IdentityRevoked,
+    /// An operator took a step of the replacement of the authority.
+    AuthorityReplacement,
     /// A node reported more events at once than are kept.
     EventsLeftOut,
     /// There were too many events of one code and node; the event has how many were left out.

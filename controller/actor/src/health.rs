@@ -94,6 +94,11 @@ impl Controller {
         health.observe(&Subject::Group(group.to_owned()), symptoms, now, UnixTime::now());
     }
 
+    /// Has a problem while the replacement of the authority is overdue. Only the first call counts.
+    pub fn watch_authority(&self, overdue: impl Fn(UnixTime) -> Option<String> + Send + Sync + 'static) {
+        _ = self.0.authority.set(Box::new(overdue));
+    }
+
     fn assess_controller(&self) {
         let symptom =
             |code, evidence| Symptom { key: ProblemKey::new(code, Object::Controller), evidence, causes: vec![] };
@@ -101,7 +106,9 @@ impl Controller {
         let lost = self.store_recovery().map(|lost| symptom(ProblemCode::StoreLostCommits, lost.to_string()));
         let expiring = self.expiring_commit().map(|why| symptom(ProblemCode::CommitExpiring, why));
         let refused = self.refused_by_rollback().map(|why| symptom(ProblemCode::RollbackRefused, why));
-        let symptoms = [full, lost, expiring, refused].into_iter().flatten().collect();
+        let late = self.0.authority.get().and_then(|overdue| overdue(UnixTime::now()));
+        let late = late.map(|why| symptom(ProblemCode::AuthorityReplacementLate, why));
+        let symptoms = [full, lost, expiring, refused, late].into_iter().flatten().collect();
         self.health().observe(&Subject::Controller, symptoms, self.now(), UnixTime::now());
     }
 

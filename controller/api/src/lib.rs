@@ -7,7 +7,7 @@
 //!   the domain's view of it. Specs are those of `canopy_model`.
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
 //!   operators wrote.
-//! - [`identity`]: certificates of agents. [`sign_in`]: the way of a browser into the API. [`token`]: that of programs.
+//! - [`identity`]: certificates of agents. [`authority`]: what signs them. [`sign_in`]: the way of a browser into the API. [`token`]: that of programs.
 //! - [`log_level`]: filters of log lines.
 //! - [`capture`], [`chart`], [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
 
@@ -33,6 +33,7 @@ macro_rules! from_fields {
     };
 }
 
+pub mod authority;
 pub mod capture;
 pub mod chart;
 pub mod check;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use canopy_identity::{AuthorityHash, CertificateDer, FileError, PrivateKey, Subject, TrustDomain};
+use canopy_identity::{AuthorityHash, AuthorityName, CertificateDer, FileError, PrivateKey, Subject, TrustDomain};
 use canopy_units::UnixTime;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -14,8 +14,16 @@ use time::OffsetDateTime;
 
 use crate::{AuthorityError, BACKDATED, Settings};
 
-const KEY: &str = "authority-key.pem";
-const CERTIFICATE: &str = "authority.pem";
+/// Files of one authority.
+pub(crate) struct Files {
+    pub(crate) key: &'static str,
+    pub(crate) certificate: &'static str,
+}
+
+/// Of the one that signs.
+pub(crate) const PRESENT: Files = Files { key: "authority-key.pem", certificate: "authority.pem" };
+/// Of the one that is to replace it.
+pub(crate) const NEXT: Files = Files { key: "next-authority-key.pem", certificate: "next-authority.pem" };
 /// How long the authority's own certificate is valid.
 const LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -29,10 +37,10 @@ pub(crate) struct Authority {
 
 impl Authority {
     /// Of the directory, or a new one in it.
-    pub(crate) fn open(settings: &Settings, now: UnixTime) -> Result<Self, AuthorityError> {
+    pub(crate) fn open(settings: &Settings, files: &Files, now: UnixTime) -> Result<Self, AuthorityError> {
         let Settings { directory, domain, .. } = settings;
         canopy_identity::private_directory(directory)?;
-        let paths = (directory.join(KEY), directory.join(CERTIFICATE));
+        let paths = (directory.join(files.key), directory.join(files.certificate));
         let key = match canopy_identity::read_secret(&paths.0)? {
             Some(pem) => PrivateKey::from_pem(&pem)
                 .map_err(|error| FileError::new(&paths.0, format!("not a private key: {error}")))?,
@@ -59,7 +67,7 @@ impl Authority {
         };
         let hash = AuthorityHash::of(&certificate).map_err(|error| FileError::new(&paths.1, error))?;
         if canopy_identity::KeyHash::of(&key.subject_public_key_info()).0 != hash.0 {
-            return Err(FileError::new(&paths.1, format!("is of another key than {KEY}")).into());
+            return Err(FileError::new(&paths.1, format!("is of another key than {}", files.key)).into());
         }
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
         Ok(Self { domain: domain.clone(), issuer, certificate, hash })
@@ -71,6 +79,17 @@ impl Authority {
 
     pub(crate) fn hash(&self) -> AuthorityHash {
         self.hash
+    }
+
+    /// Whether the controller made it: one that an operator has put there has another name, or another issuer.
+    pub(crate) fn is_own(&self) -> bool {
+        let wanted = format!("CN={}", common_name(&self.domain));
+        AuthorityName::read(&self.certificate).is_ok_and(|found| found.subject == wanted && found.issuer == wanted)
+    }
+
+    /// A certificate of the key of `next` that this authority signs: who trusts this one alone accepts what `next` signs.
+    pub(crate) fn bridge(&self, next: &Self, now: UnixTime) -> Result<CertificateDer<'static>, rcgen::Error> {
+        Ok(of_authority(&self.domain, now)?.signed_by(next.issuer.key(), &self.issuer)?.der().clone())
     }
 
     /// A certificate of this key for `subject`, valid until `not_after`.
@@ -100,12 +119,16 @@ impl Authority {
 fn of_authority(domain: &TrustDomain, now: UnixTime) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, format!("Canopy authority of {domain}"));
+    params.distinguished_name.push(DnType::CommonName, common_name(domain));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     (params.not_before, params.not_after) = (at(before(now, BACKDATED)), at(now + LIFE));
     params.serial_number = Some(serial()?);
     Ok(params)
+}
+
+fn common_name(domain: &TrustDomain) -> String {
+    format!("Canopy authority of {domain}")
 }
 
 pub(crate) fn before(now: UnixTime, span: Duration) -> UnixTime {

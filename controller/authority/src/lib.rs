@@ -3,12 +3,16 @@
 //!
 //! - [`Registrar`] is what the rest of the controller uses.
 //! - `authority`: the key that signs, created at the first start, a file that only the controller can read.
+//! - `standing`: which authority signs and which are trusted, while one replaces another; `holders`: which agents that waits for.
 //! - `tokens`: what was handed out, for ten minutes, in memory only: a restart makes all of them worthless.
 //! - `revocations`: a file next to the key, not a record of the store: restoring a backup of the store does not take one back.
 
 mod authority;
+mod holders;
 mod registrar;
 mod revocations;
+mod rotating;
+mod standing;
 mod tokens;
 
 use std::path::PathBuf;
@@ -18,6 +22,8 @@ use canopy_identity::{FileError, TrustDomain};
 
 pub use registrar::{Certified, Handed, Registrar};
 pub use revocations::Revocations;
+pub use rotating::{Act, Connected, HolderStatus, Instruction, RotationError, RotationStatus};
+pub use standing::{Progress, Standing, Step};
 
 /// How long a token can be used.
 pub const TOKEN_LIFE: Duration = Duration::from_secs(600);

@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use canopy_identity::{
-    AuthorityHash, Certificate, CertificateDer, EnrollmentToken, KeyHash, PrivateKey, Secret, ServerKey, Subject,
-    key_of_request,
+    AuthorityHash, Certificate, CertificateDer, EnrollmentToken, FileError, KeyHash, PrivateKey, Secret, ServerKey,
+    Subject, key_of_request,
 };
 use canopy_units::UnixTime;
 use rcgen::PublicKeyData;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
-use crate::authority::{Authority, before};
+use crate::authority::before;
+use crate::holders::{Holder, Holders};
 use crate::revocations::Revocations;
+use crate::standing::Standing;
 use crate::tokens::Tokens;
 use crate::{AuthorityError, BACKDATED, Refusal, Settings};
 
@@ -62,14 +64,18 @@ impl Issued {
 
 /// The authority, its tokens and its revocations.
 pub struct Registrar {
-    settings: Settings,
-    authority: Authority,
+    pub(crate) settings: Settings,
+    /// Which authorities there are; it changes with the files.
+    pub(crate) standing: watch::Sender<Arc<Standing>>,
+    /// Held while one authority replaces another.
+    pub(crate) replacing: Mutex<()>,
+    pub(crate) holders: Holders,
     issued: Mutex<Issued>,
     /// Held while a revocation is written; callers of every kind wait for `issued`, and not for a disk.
     revoking: Mutex<()>,
     /// When the controller's first certificate was made.
     made: UnixTime,
-    revocations: watch::Sender<Arc<Revocations>>,
+    pub(crate) revocations: watch::Sender<Arc<Revocations>>,
     config: watch::Sender<Arc<ServerConfig>>,
 }
 
@@ -79,12 +85,15 @@ impl Registrar {
     /// # Errors
     /// A file cannot be read or written, or is damaged.
     pub fn open(settings: Settings, now: UnixTime) -> Result<Arc<Self>, AuthorityError> {
-        let authority = Authority::open(&settings, now)?;
+        let standing = Standing::open(&settings, now)?;
+        let holders = Holders::load(&settings.directory, now)?;
         let revocations = watch::Sender::new(Arc::new(Revocations::load(&settings.directory)?));
-        let config = server_config(&authority, &settings, revocations.subscribe(), now)?;
+        let config = server_config(&standing, &settings, revocations.subscribe(), now)?;
         Ok(Arc::new(Self {
             settings,
-            authority,
+            standing: watch::Sender::new(Arc::new(standing)),
+            replacing: Mutex::default(),
+            holders,
             issued: Mutex::default(),
             revoking: Mutex::default(),
             made: now,
@@ -95,7 +104,12 @@ impl Registrar {
 
     /// The hash in every token: which authority it is.
     pub fn authority(&self) -> AuthorityHash {
-        self.authority.hash()
+        self.standing.borrow().signing.hash()
+    }
+
+    /// Which authorities there are, and every change of them.
+    pub fn standing(&self) -> watch::Receiver<Arc<Standing>> {
+        self.standing.subscribe()
     }
 
     /// What listeners serve with; another one after the controller's certificate was renewed.
@@ -135,9 +149,13 @@ impl Registrar {
         self.issued().tokens.check(secret, now)?;
         let key = key_of_request(request).map_err(|error| Refusal::Request(error.to_string()))?;
         let hash = KeyHash::of(&key.subject_public_key_info());
-        let mut issued = self.issued();
-        issued.tokens.take(secret, subject, hash, now)?;
-        self.certify(&mut issued, &key, subject, now)
+        let (certified, holder) = {
+            let mut issued = self.issued();
+            issued.tokens.take(secret, subject, hash, now)?;
+            self.certify(&mut issued, &key, subject, now)?
+        };
+        unlisted(self.holders.made(subject, holder, true, now));
+        Ok(certified)
     }
 
     /// The first certificate of `subject`, whose identity another authority has confirmed; the caller has verified that.
@@ -147,11 +165,15 @@ impl Registrar {
     /// brings it back.
     pub fn attest(&self, subject: &Subject, request: &[u8], now: UnixTime) -> Result<Certified, Refusal> {
         let key = key_of_request(request).map_err(|error| Refusal::Request(error.to_string()))?;
-        let mut issued = self.issued();
-        if self.revocations.borrow().at(subject).is_some() {
-            return Err(Refusal::StaysRevoked(subject.to_string()));
-        }
-        self.certify(&mut issued, &key, subject, now)
+        let (certified, holder) = {
+            let mut issued = self.issued();
+            if self.revocations.borrow().at(subject).is_some() {
+                return Err(Refusal::StaysRevoked(subject.to_string()));
+            }
+            self.certify(&mut issued, &key, subject, now)?
+        };
+        unlisted(self.holders.made(subject, holder, true, now));
+        Ok(certified)
     }
 
     /// The next certificate of the subject that has shown `present`, for the same key.
@@ -163,11 +185,15 @@ impl Registrar {
         if KeyHash::of(&key.subject_public_key_info()) != present.key {
             return Err(Refusal::OtherKey);
         }
-        let mut issued = self.issued();
-        if self.revocations.borrow().has(present) {
-            return Err(Refusal::Revoked(present.subject.to_string()));
-        }
-        self.certify(&mut issued, &key, &present.subject, now)
+        let (certified, holder) = {
+            let mut issued = self.issued();
+            if self.revocations.borrow().has(present) {
+                return Err(Refusal::Revoked(present.subject.to_string()));
+            }
+            self.certify(&mut issued, &key, &present.subject, now)?
+        };
+        unlisted(self.holders.made(&present.subject, holder, false, now));
+        Ok(certified)
     }
 
     /// Refuses every certificate that `subject` has, and every token for it, from now on and durably.
@@ -200,16 +226,20 @@ impl Registrar {
             if (before(made, BACKDATED)..made + self.settings.lifetime / 2).contains(&now) {
                 continue;
             }
-            match server_config(&self.authority, &self.settings, self.revocations.subscribe(), now) {
-                Ok(config) => {
-                    self.config.send_replace(Arc::new(config));
-                    made = now;
-                }
+            match self.serve(&self.standing.borrow().clone(), now) {
+                Ok(()) => made = now,
                 Err(error) => {
                     tracing::error!(%error, "cannot renew the controller's certificate: agents cannot connect once it has expired");
                 }
             }
         }
+    }
+
+    /// Makes a certificate for the controller, which every connection from now on gets.
+    pub(crate) fn serve(&self, standing: &Standing, now: UnixTime) -> Result<(), AuthorityError> {
+        let config = server_config(standing, &self.settings, self.revocations.subscribe(), now)?;
+        self.config.send_replace(Arc::new(config));
+        Ok(())
     }
 
     /// `issued` is locked from the check of what permits it on: a revocation is before that, or covers what is made.
@@ -219,7 +249,7 @@ impl Registrar {
         key: &impl PublicKeyData,
         subject: &Subject,
         now: UnixTime,
-    ) -> Result<Certified, Refusal> {
+    ) -> Result<(Certified, Holder), Refusal> {
         let not_after = now + self.settings.lifetime;
         // Not earlier than the subject was revoked.
         let revoked = self.revocations.borrow().at(subject).unwrap_or_default();
@@ -230,13 +260,12 @@ impl Registrar {
         let not_before = before(now, BACKDATED).max(revoked);
         let newest = issued.newest.entry(subject.clone()).or_default();
         *newest = (*newest).max(not_before + SECOND);
-        let made = self.authority.certify(key, subject, not_before, not_after);
+        let standing = self.standing.borrow().clone();
+        let made = standing.signing.certify(key, subject, not_before, not_after);
         let made = made.map_err(|error| Refusal::Failed(error.to_string()))?;
-        Ok(Certified {
-            chain: vec![made.to_vec()],
-            authorities: vec![self.authority.certificate().to_vec()],
-            not_after,
-        })
+        let (hashes, authorities) = standing.trusted().into_iter().map(|(hash, der)| (hash, der.to_vec())).unzip();
+        let holder = Holder::new(not_before, not_after, standing.signing.hash(), hashes);
+        Ok((Certified { chain: vec![made.to_vec()], authorities, not_after }, holder))
     }
 
     fn issued(&self) -> MutexGuard<'_, Issued> {
@@ -244,17 +273,25 @@ impl Registrar {
     }
 }
 
+/// The list of agents is not worth the refusal of one.
+pub(crate) fn unlisted(written: Result<(), FileError>) {
+    if let Err(error) = written {
+        tracing::error!(%error, "cannot write which agents have certificates: after a restart, the replacement of the authority may not wait for one of them");
+    }
+}
+
 fn server_config(
-    authority: &Authority,
+    standing: &Standing,
     settings: &Settings,
     revocations: watch::Receiver<Arc<Revocations>>,
     now: UnixTime,
 ) -> Result<ServerConfig, AuthorityError> {
     let key = PrivateKey::generate()?;
     let request = key_of_request(&key.request()?)?;
-    let own = authority.certify(&request, &Subject::Controller, before(now, BACKDATED), now + settings.lifetime)?;
-    let authorities: Vec<CertificateDer<'static>> = vec![authority.certificate().clone()];
-    let chain = std::iter::once(own).chain(authorities.clone()).collect();
+    let until = now + settings.lifetime;
+    let own = standing.signing.certify(&request, &Subject::Controller, before(now, BACKDATED), until)?;
+    let accepted: Vec<CertificateDer<'static>> = standing.accepted().into_iter().map(|(_, der)| der).collect();
+    let chain = std::iter::once(own).chain(standing.above()).collect();
     let revoked = Arc::new(move |certificate: &Certificate| revocations.borrow().has(certificate));
-    Ok(canopy_identity::server(&ServerKey { key, chain }, &authorities, settings.domain.clone(), revoked)?)
+    Ok(canopy_identity::server(&ServerKey { key, chain }, &accepted, settings.domain.clone(), revoked)?)
 }

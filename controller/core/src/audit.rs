@@ -28,7 +28,8 @@ pub enum IntentKind {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
-    /// The certificates of an agent, or a token; its name is `node/NAME`, `host/NAME` or `token/NAME`.
+    /// The certificates of an agent, or a token; its name is `node/NAME`, `host/NAME` or `token/NAME`; or a step of the replacement
+    /// of the authority, `authority/STEP`.
     Identity,
     /// A filter of log lines; its name is `controller` or `agent/node`.
     LogLevel,

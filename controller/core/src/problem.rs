@@ -191,6 +191,11 @@ problems! {
         "could not put back everything that a commit had changed",
         "A confirmed commit was rolled back, and the domain refused to write some resources again as they were before: they are as the commit left them.",
         "`canopyctl commit status` names them with the reason, `canopyctl history` has their versions; put them back by hand. It closes once each of them was written or deleted, or with the next commit.";
+    /// The replacement of the authority is not finished.
+    AuthorityReplacementLate: Warning Controller, opens 0 ms, closes 0 ms,
+        "has not finished the replacement of its authority",
+        "A step of the replacement has lasted for a day, or for half of the life of a certificate. Nothing is given up: both authorities are trusted, and data does not suffer. The former key, if it is why the authority is replaced, can still be used by a thief.",
+        "`canopyctl ca status` names the agents that the next step waits for. Start those that are away, upgrade those of an earlier version, revoke those that are gone; or take the step without them (`canopyctl ca finish --accept-loss node/NAME`) and enroll them again.";
     /// A node's agent is not connected.
     AgentDisconnected: Critical Node, opens 3000 ms, closes 0 ms,
         "has no connection to its agent",

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod ca;
 mod history;
 mod identity;
 mod log_level;
@@ -14,6 +15,7 @@ mod session;
 mod token;
 mod upgrade;
 
+pub use ca::{CaAction, CaArgs, LossArgs};
 pub use history::{AuditAction, AuditArgs, Audited, DiffArgs, HistoryArgs, UndoArgs, Versioned, VersionedArgs};
 pub use identity::{IdentityAction, IdentityArgs, NodeAction, NodeArgs, RetireArgs, RetireOutput};
 pub use log_level::{LogLevelAction, LogLevelArgs};
@@ -114,6 +116,8 @@ pub enum Command {
     Commit(CommitArgs),
     /// Show or rotate the keys of the SRH HMAC TLV.
     Hmac(HmacArgs),
+    /// Show or replace the authority that signs the certificates of agents.
+    Ca(CaArgs),
     /// Enroll the agent of a node that connects over TLS, revoke its certificates, or let a node leave for good.
     Node(NodeArgs),
     /// Enroll the agent of a host, or revoke its certificates.
@@ -668,6 +672,11 @@ mod tests {
             "get problems",
             "get events -g g1 -w",
             "hmac rotate",
+            "ca status",
+            "ca rotate",
+            "ca issue",
+            "ca finish --accept-loss node/n4 --accept-loss host/r1",
+            "ca cancel",
             "node enroll n4",
             "node revoke n4",
             "host enroll r1",

@@ -68,6 +68,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Commit(a) => commands::commit::run(&client, &a, out).await,
         Command::LogLevel(a) => commands::log_level::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
+        Command::Ca(a) => commands::ca::run(&client, &a.action, out).await,
         Command::Node(a) => match a.action {
             NodeAction::Identity(a) => commands::identity::run(&client, "node", &a, out, &mut std::io::stderr()).await,
             NodeAction::Retire(a) => commands::retire::run(&client, &a, out, &mut std::io::stderr()).await,

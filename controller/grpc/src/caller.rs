@@ -4,8 +4,8 @@
 //! | caller | NodeService | MembershipService | IdentityService |
 //! |---|---|---|---|
 //! | a program that can open the controller's socket | any node | any host | - |
-//! | the agent of a node | that node | hosts that are attached to it | Renew |
-//! | the agent of a host | - | that host | Renew |
+//! | the agent of a node | that node | hosts that are attached to it | Renew, FollowAuthorities |
+//! | the agent of a host | - | that host | Renew, FollowAuthorities |
 //! | an expired certificate | - | - | Renew |
 //! | no certificate | - | - | Enroll |
 

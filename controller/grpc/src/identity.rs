@@ -1,26 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //! IdentityService: certificates for agents.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use canopy_control::pb;
 use canopy_control::pb::identity_service_server::IdentityService;
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::events::Code;
-use canopy_controller_authority::{Certified, Refusal, Registrar};
+use canopy_controller_authority::{Certified, Instruction, Refusal, Registrar};
 use canopy_controller_kubernetes::{self as kubernetes, Attestor};
-use canopy_identity::{Secret, Subject};
+use canopy_identity::{AuthorityHash, Secret, Subject};
 use canopy_model::FieldError;
 use canopy_units::UnixTime;
+use futures::Stream;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use crate::caller::Caller;
+use crate::closing::closed;
 use crate::error;
+
+/// Authorities that an agent may report; it trusts two while one replaces the other.
+const MAX_TRUSTED: usize = 8;
 
 pub(crate) struct Identities {
     controller: Controller,
     /// `None` if no address is served over TLS.
     registrar: Option<Arc<Registrar>>,
+    closing: watch::Receiver<bool>,
     /// `None` if agents in Kubernetes have no other way than tokens of operators.
     attestor: Option<Arc<Attestor>>,
 }
@@ -29,9 +37,10 @@ impl Identities {
     pub(crate) fn new(
         controller: Controller,
         registrar: Option<Arc<Registrar>>,
+        closing: watch::Receiver<bool>,
         attestor: Option<Arc<Attestor>>,
     ) -> Self {
-        Self { controller, registrar, attestor }
+        Self { controller, registrar, closing, attestor }
     }
 
     fn registrar(&self) -> Result<&Arc<Registrar>, Status> {
@@ -92,7 +101,10 @@ impl IdentityService for Identities {
         let secret = <[u8; 16]>::try_from(secret)
             .map_err(|_| invalid("secret", format!("{octets} octets, a token has 16: was all of it copied?")))?;
         let now = UnixTime::now();
-        let answer = self.registrar()?.enroll(&Secret(secret), &subject, &request, now);
+        let (registrar, of) = (self.registrar()?.clone(), subject.clone());
+        // It writes a file.
+        let enrolling = tokio::task::spawn_blocking(move || registrar.enroll(&Secret(secret), &of, &request, now));
+        let answer = enrolling.await.map_err(|error| Status::internal(error.to_string()))?;
         let events = self.controller.events();
         match &answer {
             Ok(made) => {
@@ -119,11 +131,73 @@ impl IdentityService for Identities {
             ));
         };
         let now = UnixTime::now();
-        let made = self.registrar()?.renew(certificate, &request.get_ref().request, now).map_err(status)?;
+        let (registrar, present) = (self.registrar()?.clone(), certificate.clone());
+        let octets = request.into_inner().request;
+        let renewing = tokio::task::spawn_blocking(move || registrar.renew(&present, &octets, now));
+        let made = renewing.await.map_err(|error| Status::internal(error.to_string()))?.map_err(status)?;
         let (subject, not_after) = (&certificate.subject, made.not_after.nanos() / 1_000_000_000);
         tracing::info!(%subject, %caller, is_expired, not_after, "renewed a certificate");
         Ok(Response::new(pb::RenewResponse { certified: Some(wire(made, now)) }))
     }
+
+    type FollowAuthoritiesStream = Pin<Box<dyn Stream<Item = Result<pb::FollowAuthoritiesResponse, Status>> + Send>>;
+
+    async fn follow_authorities(
+        &self,
+        request: Request<pb::FollowAuthoritiesRequest>,
+    ) -> Result<Response<Self::FollowAuthoritiesStream>, Status> {
+        let caller = Caller::of(&request)?;
+        let Caller::Certified { certificate, is_expired: false, .. } = &caller else {
+            return Err(Status::unauthenticated("only an agent with a valid certificate follows the authorities"));
+        };
+        let pb::FollowAuthoritiesRequest { trusted, certificate: own } = request.into_inner();
+        let trusts = hashes(trusted)?;
+        let registrar = self.registrar()?.clone();
+        // Before anything is read of it: a change from then on wakes the stream.
+        let mut standing = registrar.standing();
+        standing.borrow_and_update();
+        let (noting, caller_certificate, reported) = (registrar.clone(), certificate.clone(), trusts.clone());
+        let noted = tokio::task::spawn_blocking(move || {
+            noting.reported(&caller_certificate, &own.into(), &reported, UnixTime::now())
+        });
+        let authority = noted.await.map_err(|error| Status::internal(error.to_string()))?;
+        let authority = authority.ok_or_else(|| {
+            let detail = "not a certificate of the caller that an authority of this domain has signed";
+            error::field(FieldError::new("certificate", detail))
+        })?;
+        let mut closing = self.closing.clone();
+        let stream = async_stream::stream! {
+            loop {
+                let Instruction { trust, renew_within } = registrar.instruction(authority, &trusts);
+                let renew_within_ns = renew_within.map_or(0, canopy_units::nanos);
+                if !trust.is_empty() || renew_within_ns > 0 {
+                    yield Ok(pb::FollowAuthoritiesResponse { authorities: trust, renew_within_ns });
+                }
+                tokio::select! {
+                    changed = standing.changed() => if changed.is_err() { return },
+                    () = closed(&mut closing) => {
+                        yield Err(error::stopping());
+                        return;
+                    }
+                }
+            }
+        };
+        Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+fn hashes(trusted: Vec<Vec<u8>>) -> Result<Vec<AuthorityHash>, Status> {
+    let invalid = |detail: String| error::field(FieldError::new("trusted", detail));
+    if trusted.len() > MAX_TRUSTED {
+        return Err(invalid(format!("{} hashes, {MAX_TRUSTED} at most", trusted.len())));
+    }
+    let one = |octets: Vec<u8>| {
+        let count = octets.len();
+        <[u8; 32]>::try_from(octets)
+            .map(AuthorityHash)
+            .map_err(|_| invalid(format!("{count} octets, a SHA-256 has 32")))
+    };
+    trusted.into_iter().map(one).collect()
 }
 
 fn node_of(subject: &Subject) -> Option<&str> {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use canopy_controller_authority::{Registrar, Revocations};
+use canopy_controller_authority::{Connected, Registrar, Revocations, Standing};
 use canopy_daemon::limits::{Eviction, Limit, Place, Places, Silent, Strangers, Visit};
-use canopy_identity::{Certificate, KeyHash};
+use canopy_identity::{AuthorityHash, Certificate, KeyHash};
 use canopy_units::UnixTime;
 use futures::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::Connected;
+use tonic::transport::server::Connected as ConnectInfo;
 
 use crate::caller::Caller;
 
@@ -87,14 +87,14 @@ pub struct Secure {
 #[allow(dead_code, reason = "held, not read")]
 enum Held {
     Stranger(Visit),
-    Known(Place<KeyHash>),
+    Known(Place<KeyHash>, Connected),
 }
 
 impl Secure {
     async fn handshake(
         stream: TcpStream,
         address: SocketAddr,
-        registrar: &Registrar,
+        registrar: &Arc<Registrar>,
         stranger: Silent,
         known: &Places<KeyHash>,
     ) -> io::Result<Self> {
@@ -111,7 +111,7 @@ impl Secure {
             let (caller, end) = (Caller::Anonymous(address), Box::pin(staying(eviction)));
             return Ok(Self { stream, caller, end, _held: Held::Stranger(visit) });
         };
-        let certificate = Certificate::read(shown).map_err(io::Error::other)?;
+        let (certificate, shown) = (Certificate::read(shown).map_err(io::Error::other)?, shown.clone().into_owned());
         let is_expired = certificate.not_after < UnixTime::now();
         let caller = Caller::Certified { certificate: certificate.clone(), is_expired, address };
         if is_expired {
@@ -121,7 +121,18 @@ impl Secure {
             Limit::Connections.refuse();
             io::Error::other("too many connections of this agent, or of all")
         })?;
-        Ok(Self { stream, caller, end: Box::pin(ended(certificate, revocations)), _held: Held::Known(slot) })
+        let (noting, noted) = (Arc::clone(registrar), certificate.clone());
+        let standing = registrar.standing();
+        // Which authority it is of takes a signature, and what is new of it a file.
+        let noted = tokio::task::spawn_blocking(move || {
+            let signer = noting.standing().borrow().clone().signer(&shown)?;
+            Some((signer, noting.connected(&noted, signer, UnixTime::now())))
+        });
+        let noted = noted.await.map_err(io::Error::other)?;
+        // Replaced since the handshake.
+        let (signer, connected) = noted.ok_or_else(|| io::Error::other("its authority is not accepted any more"))?;
+        let end = Box::pin(ended(certificate, signer, revocations, standing));
+        Ok(Self { stream, caller, end, _held: Held::Known(slot, connected) })
     }
 }
 
@@ -142,7 +153,12 @@ fn evicted() -> io::Error {
 }
 
 /// Returns why the connection of this certificate has to end.
-async fn ended(certificate: Certificate, mut revocations: watch::Receiver<Arc<Revocations>>) -> &'static str {
+async fn ended(
+    certificate: Certificate,
+    signer: AuthorityHash,
+    mut revocations: watch::Receiver<Arc<Revocations>>,
+    mut standing: watch::Receiver<Arc<Standing>>,
+) -> &'static str {
     let expired = async {
         loop {
             let left = certificate.not_after.nanos().saturating_sub(UnixTime::now().nanos());
@@ -158,10 +174,14 @@ async fn ended(certificate: Certificate, mut revocations: watch::Receiver<Arc<Re
             Ok(_) => "the certificate of this connection is revoked",
             Err(_) => "the controller is stopping",
         },
+        replaced = standing.wait_for(|all| !all.accepts(signer)) => match replaced {
+            Ok(_) => "the authority of this connection's certificate was replaced",
+            Err(_) => "the controller is stopping",
+        },
     }
 }
 
-impl Connected for Secure {
+impl ConnectInfo for Secure {
     type ConnectInfo = Caller;
 
     fn connect_info(&self) -> Caller {

@@ -52,7 +52,8 @@ pub async fn server(
     closing: watch::Receiver<bool>,
 ) -> Router {
     let (health, health_service) = tonic_health::server::health_reporter();
-    let identities = IdentityServiceServer::new(Identities::new(controller.clone(), registrar, attestor));
+    let identities =
+        IdentityServiceServer::new(Identities::new(controller.clone(), registrar, closing.clone(), attestor));
     let keys = Keys::default();
     let nodes = NodeServiceServer::new(Nodes::new(controller.clone(), keys.clone(), closing.clone()));
     let membership = MembershipServiceServer::new(Membership::new(controller, keys, leases, closing));

@@ -44,7 +44,7 @@ const OPEN_BODY: usize = 1024;
 const ANSWER_BODY: (&str, usize) = ("/api/v1/single-sign-on/answer", 8 << 10);
 
 /// What needs another role than its method has it.
-const OTHERS: [(&str, &str, Role); 13] = [
+const OTHERS: [(&str, &str, Role); 14] = [
     ("GET", "/metrics", Role::Metrics),
     ("GET", "/api/v1/prometheus/targets", Role::Metrics),
     ("GET", "/api/v1/caller", Role::Metrics),
@@ -54,6 +54,7 @@ const OTHERS: [(&str, &str, Role); 13] = [
     ("PUT", "/api/v1/topology", Role::Admin),
     ("DELETE", "/api/v1/topology", Role::Admin),
     ("POST", "/api/v1/hmac/rotate", Role::Admin),
+    ("POST", "/api/v1/authority", Role::Admin),
     ("POST", "/api/v1/enrollments", Role::Admin),
     ("POST", "/api/v1/revocations", Role::Admin),
     ("POST", "/api/v1/nodes/{node}/retire", Role::Admin),

@@ -24,9 +24,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities, incidents,
-    links, log_levels, members, nodes, problems, retirements, sign_in, silences, single_sign_on, telemetry, tenants,
-    tokens, topology, validate, waited,
+    authority, captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities,
+    incidents, links, log_levels, members, nodes, problems, retirements, sign_in, silences, single_sign_on, telemetry,
+    tenants, tokens, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -69,6 +69,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(captures::get))
         .routes(routes!(hmac::get))
         .routes(routes!(hmac::rotate))
+        .routes(routes!(authority::get, authority::replace))
         .routes(routes!(identities::enroll))
         .routes(routes!(identities::revocations, identities::revoke))
         .routes(routes!(tenants::list))

@@ -17,6 +17,7 @@ pub mod oidc;
 mod otlp;
 mod patient;
 mod peer_groups;
+mod publishing;
 mod retiring;
 mod run;
 mod serve;

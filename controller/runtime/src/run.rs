@@ -25,7 +25,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::door::Door;
 use crate::listen::Listener;
 use crate::web::Web;
-use crate::{otlp, retiring, serve};
+use crate::{otlp, publishing, retiring, serve};
 
 /// How often a backup of the store and the uses of tokens are written, if something changed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
@@ -98,6 +98,9 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let running = running.context("starting the controller")?;
     let (controller, mut task) = (running.controller, running.task);
     controller.limit_tenants(quotas);
+    if let Some(registrar) = registrar.clone() {
+        controller.watch_authority(move |now| registrar.overdue(now));
+    }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), term = controller.read(|d| d.term()), "controller started");
     let exporting = exporter.map(|exporter| {
         let (spans, queue) = mpsc::channel(otlp::QUEUE);
@@ -156,7 +159,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     }
     let publishing = attestor
         .zip(registrar.clone())
-        .map(|(attestor, registrar)| tokio::spawn(async move { attestor.publish(&[registrar.authority()]).await }));
+        .map(|(attestor, registrar)| tokio::spawn(publishing::run(attestor, registrar.standing())));
     let retiring = tokio::spawn(retiring::run(controller.clone(), registrar.clone()));
     let renewals = registrar.map(|registrar| tokio::spawn(registrar.maintain()));
     let checkpoints = tokio::spawn(checkpoint_periodically(store.clone()));

@@ -118,7 +118,8 @@ fn secrets_are_in_nothing_that_a_domain_writes_or_shows() {
 
     let mut secrets = Secrets::new();
     let dir = bed.lab.dir().to_path_buf();
-    let mut holders = vec![dir.join("identity/authority-key.pem")];
+    bed.canopyctl(&["ca", "rotate"]).unwrap();
+    let mut holders = vec![dir.join("identity/authority-key.pem"), dir.join("identity/next-authority-key.pem")];
     holders.extend(["n1", "n2", "host-r1"].map(|agent| dir.join(format!("agents/{agent}/identity/key.pem"))));
     for file in &holders {
         key(&mut secrets, &file.strip_prefix(&dir).unwrap().display().to_string(), file);

@@ -21,6 +21,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/authority": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The authority that signs the certificates of agents, how far its replacement is, and what that waits for. */
+        get: operations["getAuthority"];
+        put?: never;
+        /**
+         * Takes a step of the replacement of the authority: `rotate` makes the next one, which agents learn to trust; `issue` lets it sign, and
+         *     agents renew; `finish` ends the trust in the former one; `cancel` drops the next one, until it signs. A step that would leave agents
+         *     behind is refused with their names, unless they are in `acceptLoss`.
+         */
+        post: operations["replaceAuthority"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/caller": {
         parameters: {
             query?: never;
@@ -1127,6 +1149,65 @@ export interface components {
             /** @description Which resource of that name; absent for what is not a resource. */
             uid?: string | null;
         };
+        /** @description The authority, its replacement, and the agents that have certificates. */
+        Authority: {
+            /** @description Agents whose certificates are valid or can be renewed, and are not revoked, by name. */
+            agents: components["schemas"]["AuthorityAgent"][];
+            /** @description SHA-256 of the public key of the authority that signs, hexadecimal: in every token made from now on. */
+            authority: string;
+            /**
+             * Format: uint64
+             * @description Since when agents are listed, nanoseconds since 1970. A certificate from before that is listed once its agent has connected.
+             */
+            listedSinceUnixNs: number;
+            replacement?: components["schemas"]["AuthorityReplacement"] | null;
+        };
+        /** @description An agent that has a certificate. */
+        AuthorityAgent: {
+            /** @description The authority that has signed its certificate, as its hash. */
+            authority: string;
+            /** @description It has a connection. */
+            connected: boolean;
+            /**
+             * Format: uint64
+             * @description When that ends, nanoseconds since 1970.
+             */
+            notAfterUnixNs: number;
+            /** @description It needs nothing more for the next step. */
+            ready: boolean;
+            /** @description `node/NAME` or `host/NAME`. */
+            subject: string;
+            /** @description It has stored that it trusts the authority that replaces the other, or the only one. */
+            trusts: boolean;
+        };
+        /** @description How far the replacement of the authority is. */
+        AuthorityReplacement: {
+            /** @description The authority that is replaced, as its hash. */
+            from: string;
+            /**
+             * Format: uint64
+             * @description When it began, nanoseconds since 1970.
+             */
+            sinceUnixNs: number;
+            /** @description The step. */
+            step: components["schemas"]["ReplacementStep"];
+            /** @description The one that replaces it. */
+            to: string;
+            /** @description Agents that the next step would leave behind now. */
+            waitsFor: string[];
+        };
+        /** @description Orders a step of a replacement. */
+        AuthorityRequest: {
+            /** @description Agents, `node/NAME` or `host/NAME`, that the step may leave behind. */
+            acceptLoss?: string[];
+            /** @description Which one. */
+            step: components["schemas"]["AuthorityStep"];
+        };
+        /**
+         * @description What can be ordered.
+         * @enum {string}
+         */
+        AuthorityStep: "rotate" | "issue" | "finish" | "cancel";
         BTreeMap: {
             [key: string]: string;
         };
@@ -4239,6 +4320,11 @@ export interface components {
             waitNs?: number | null;
         };
         /**
+         * @description Steps of a replacement.
+         * @enum {string}
+         */
+        ReplacementStep: "announced" | "issuing";
+        /**
          * @description What replicates packets between nodes (decisions 2.3). Feedback is aggregated hop by hop in both modes.
          * @enum {string}
          */
@@ -4948,6 +5034,239 @@ export interface operations {
             };
             /** @description stopping, busy, or no answer in time */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getAuthority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the authority */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Authority"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no address is served over TLS */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replaceAuthority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AuthorityRequest"];
+            };
+        };
+        responses: {
+            /** @description the step is taken */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Authority"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or in a session of one */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it is not the next step, or would leave agents behind; or no address is served over TLS */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

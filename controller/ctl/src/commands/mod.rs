@@ -3,6 +3,7 @@
 
 pub mod apply;
 pub mod audit;
+pub mod ca;
 pub mod chart;
 pub mod check;
 pub mod commit;

@@ -101,6 +101,7 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("ProviderAnswer", "code", json!({"minLength": 1, "maxLength": MAX_PART})),
         ("ProviderAnswer", "state", json!({"minLength": 1, "maxLength": MAX_PART})),
         ("ProviderAnswer", "issuer", json!({"maxLength": MAX_PART})),
+        ("AuthorityRequest", "acceptLoss", json!({"items": {"type": "string", "pattern": subject}})),
         ("SignIn", "code", json!({"pattern": format!("^[A-Za-z0-9_-]{{{CODE_LENGTH}}}$")})),
         ("Validate", "items", json!({"maxItems": validate::MAX_ITEMS})),
     ]

@@ -36,7 +36,8 @@ static WITH_SOME: LazyLock<BTreeSet<(String, String)>> = LazyLock::new(|| {
 });
 
 /// Writes that refuse `dryRun` with a reason of their own.
-const UNCONDITIONAL: [&str; 10] = [
+const UNCONDITIONAL: [&str; 11] = [
+    "/api/v1/authority",
     "/api/v1/enrollments",
     "/api/v1/revocations",
     "/api/v1/tokens",

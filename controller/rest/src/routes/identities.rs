@@ -30,7 +30,7 @@ use crate::request;
 use crate::sessions::refuse_browsers;
 
 /// A page that a browser was led to must not be able to let a machine in, or lock one out.
-const FOR_TERMINALS: &str =
+pub(super) const FOR_TERMINALS: &str =
     "identities are not changed from a browser or a session: use `canopyctl node` or `canopyctl host`";
 
 type Authority = Extension<Option<Arc<Registrar>>>;
@@ -126,7 +126,7 @@ fn target(subject: &Subject) -> Target {
     Target { kind: IntentKind::Identity, name: subject.to_string() }
 }
 
-fn served(registrar: Option<Arc<Registrar>>) -> Result<Arc<Registrar>, ApiError> {
+pub(super) fn served(registrar: Option<Arc<Registrar>>) -> Result<Arc<Registrar>, ApiError> {
     registrar.ok_or_else(|| {
         let detail = "agents connect through Unix sockets only, and need no certificates: set grpc.listen of the controller to an address, such as [::]:8641";
         ApiError::new(StatusCode::CONFLICT, "NoTls", detail)

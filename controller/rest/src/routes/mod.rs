@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One file per resource: extract, build a command, execute it, answer.
 
+pub(crate) mod authority;
 pub(crate) mod captures;
 pub(crate) mod charts;
 pub(crate) mod commit;
