@@ -57,6 +57,8 @@ ALLOWED = {
     "controller/runtime/src/retiring.rs": "certificates are revoked up to a time of day (X.509)",
     "controller/grpc/src/identity.rs": "certificates are valid from and until times of day (X.509), and tokens end at one",
     "controller/grpc/src/secure.rs": "a connection ends with its certificate; read again each minute, so that a clock that was set takes effect",
+    "controller/runtime/src/door.rs": "whether the certificate of an operator has ended; it ends at a time of day",
+    "controller/ctl/src/contexts.rs": "whether a certificate has ended, for people; it ends at a time of day",
     "controller/ctl/src/commands/token.rs": "how long a token works yet, for people; it ends at a time of day",
     "controller/rest/src/routes/tokens.rs": "tokens end at a time of day, which they keep over restarts",
     "controller/runtime/src/run.rs": "tokens end at times of day, after which their file forgets them",

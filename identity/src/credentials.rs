@@ -144,6 +144,51 @@ impl Credentials {
         Ok(save_authorities(directory, &authorities)?)
     }
 
+    /// Of an operator: one file of its owner's alone with the key, its certificate, and after that the authorities to trust, in PEM.
+    ///
+    /// # Errors
+    /// The file is missing, damaged, readable by others, has no certificate yet, or one of another key.
+    pub fn read_file(path: &Path) -> Result<Self, CredentialsError> {
+        let unusable = |why: &str| FileError::new(path, why);
+        let text = files::read_secret(path)?.ok_or_else(|| unusable("is missing"))?;
+        let key = PrivateKey::from_pem(&text).map_err(|error| unusable(&format!("has no private key: {error}")))?;
+        let mut chain = certificates(path, &text)?;
+        if chain.is_empty() {
+            return Err(unusable("has a key and no certificate yet: `canopyctl certificate store` adds it").into());
+        }
+        let authorities = chain.split_off(1);
+        Self::of_file(path, key, chain, authorities)
+    }
+
+    fn of_file(
+        path: &Path,
+        key: PrivateKey,
+        chain: Vec<CertificateDer<'static>>,
+        authorities: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, CredentialsError> {
+        Self::of(path, key, chain, authorities).map_err(|error| match error {
+            CredentialsError::OtherKey { .. } => FileError::new(path, "the certificate is of another key").into(),
+            CredentialsError::Certificate { source, .. } => FileError::new(path, source).into(),
+            CredentialsError::File(_) => FileError::new(path, "has no certificate of an authority").into(),
+        })
+    }
+
+    /// Adds the certificates of an answer, in PEM, to the file with their key.
+    ///
+    /// # Errors
+    /// As [`Credentials::read_file`], for the file that it would be; it stays as it was.
+    pub fn complete_file(path: &Path, answer: &str) -> Result<Self, CredentialsError> {
+        let text = files::read_secret(path)?.ok_or_else(|| FileError::new(path, "is missing"))?;
+        let unusable = |error| FileError::new(path, format!("has no private key: {error}"));
+        let key = PrivateKey::from_pem(&text).map_err(unusable)?;
+        let mut chain = certificates(Path::new("the answer"), answer)?;
+        let authorities = chain.split_off(chain.len().min(1));
+        let own = Self::of_file(path, key, chain, authorities)?;
+        let content = own.key.to_pem() + &pem(&own.chain) + &pem(&own.authorities);
+        files::replace(path, content.as_bytes())?;
+        Ok(own)
+    }
+
     /// The hashes of the trusted authorities, in their order.
     ///
     /// # Errors
@@ -163,13 +208,5 @@ fn certificates(path: &Path, pem: &str) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 fn pem(list: &[CertificateDer<'_>]) -> String {
-    list.iter().map(to_pem).collect()
-}
-
-/// A certificate as text (RFC 7468).
-pub fn to_pem(der: &CertificateDer<'_>) -> String {
-    use base64::Engine;
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    list.iter().map(crate::pem::to_pem).collect()
 }

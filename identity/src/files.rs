@@ -98,7 +98,9 @@ pub fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {
-    fs::File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    // The parent of a name alone is empty.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn refuse_mode(path: &Path, refused: u32, why: &str) -> Result<(), FileError> {

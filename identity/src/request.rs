@@ -61,6 +61,14 @@ impl PrivateKey {
     }
 }
 
+/// Which key a request asks to certify. The request is signed with it.
+///
+/// # Errors
+/// It is not a request, or its signature does not match.
+pub fn key_hash_of_request(der: &[u8]) -> Result<KeyHash, rcgen::Error> {
+    key_of_request(der).map(|key| KeyHash::of(&key.subject_public_key_info()))
+}
+
 /// The key that a request asks to certify, as a SubjectPublicKeyInfo in DER. The request is signed with it.
 ///
 /// # Errors

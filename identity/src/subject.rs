@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of programs, as SPIFFE IDs (SPIFFE-ID, section 2).
+//! Names of programs and of operators' certificates, as SPIFFE IDs (SPIFFE-ID, section 2).
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ const MAX_DOMAIN: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrustDomain(String);
 
-/// Program that a certificate names.
+/// What a certificate names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// The controller.
@@ -22,6 +22,8 @@ pub enum Subject {
     Node(String),
     /// The agent of the host with this name in the topology.
     Host(String),
+    /// What an operator has under this name among the tokens.
+    Operator(String),
 }
 
 /// The text is no name of a program or of a trust domain.
@@ -60,18 +62,22 @@ impl FromStr for Subject {
             "controller" if text == "controller" => Ok(Self::Controller),
             "node" if is_name => Ok(Self::Node(name.to_owned())),
             "host" if is_name => Ok(Self::Host(name.to_owned())),
-            _ => refuse("not a subject: use controller, node/NAME or host/NAME, a name is of a-z, 0-9 and '-'"),
+            "operator" if is_name => Ok(Self::Operator(name.to_owned())),
+            _ => refuse(
+                "not a subject: use controller, node/NAME, host/NAME or operator/NAME, a name is of a-z, 0-9 and '-'",
+            ),
         }
     }
 }
 
-/// `controller`, `node/n4`, `host/r1`.
+/// `controller`, `node/n4`, `host/r1`, `operator/laptop`.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Controller => f.write_str("controller"),
             Self::Node(name) => write!(f, "node/{name}"),
             Self::Host(name) => write!(f, "host/{name}"),
+            Self::Operator(name) => write!(f, "operator/{name}"),
         }
     }
 }
@@ -80,6 +86,11 @@ impl Subject {
     /// `spiffe://DOMAIN/node/n4`.
     pub fn uri(&self, domain: &TrustDomain) -> String {
         format!("spiffe://{domain}/{self}")
+    }
+
+    /// Whether it is what an agent acts for.
+    pub fn is_agent(&self) -> bool {
+        matches!(self, Self::Node(_) | Self::Host(_))
     }
 
     /// The reverse of [`Subject::uri`].
@@ -104,6 +115,7 @@ mod tests {
             (Subject::Controller, "spiffe://fabric-1.example/controller"),
             (Subject::Node("n4".into()), "spiffe://fabric-1.example/node/n4"),
             (Subject::Host("r1".into()), "spiffe://fabric-1.example/host/r1"),
+            (Subject::Operator("laptop".into()), "spiffe://fabric-1.example/operator/laptop"),
         ] {
             assert_eq!(subject.uri(&domain), uri);
             assert_eq!(Subject::of_uri(uri), Ok((domain.clone(), subject)));

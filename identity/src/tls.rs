@@ -42,6 +42,14 @@ pub enum Trust {
     Authorities(Vec<CertificateDer<'static>>, TrustDomain),
 }
 
+/// Whose certificates a server accepts. What they may do is decided per call.
+pub enum Clients {
+    /// Agents, also with a certificate that has ended and can be renewed.
+    Agents(Revoked),
+    /// Operators, as long as their certificates are valid.
+    Operators,
+}
+
 /// Which certificates are revoked, as known now.
 pub type Revoked = Arc<dyn Fn(&Certificate) -> bool + Send + Sync>;
 
@@ -97,13 +105,15 @@ pub fn client(trust: Trust, own: Option<&Credentials>) -> Result<ClientConfig, E
 
 /// The controller's server. Clients without a certificate are let in, and what they may do is decided per call.
 ///
+/// A certificate of the others is refused: an operator's is worth nothing to agents, and the reverse.
+///
 /// # Errors
 /// A certificate of an authority cannot be used, or the key does not fit.
 pub fn server(
     own: &ServerKey,
     authorities: &[CertificateDer<'static>],
     domain: TrustDomain,
-    revoked: Revoked,
+    clients: Clients,
 ) -> Result<ServerConfig, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let chains = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider.clone())
@@ -111,29 +121,26 @@ pub fn server(
         .build()
         .map_err(|error| Error::General(error.to_string()))?;
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&version::TLS13])?;
-    let builder = builder.with_client_cert_verifier(Arc::new(AgentVerifier { chains, domain, revoked }));
+    let protocol = match &clients {
+        Clients::Agents(_) => HTTP2,
+        Clients::Operators => HTTP1,
+    };
+    let builder = builder.with_client_cert_verifier(Arc::new(ClientVerifier { chains, domain, clients }));
     let mut config = builder.with_single_cert(own.chain.clone(), own.key.der())?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    config.alpn_protocols = vec![HTTP2.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(config)
 }
 
-/// A client of operators: it accepts the controller whose authority this is, and shows no certificate.
+/// A client of operators: as [`client`], above HTTP/1.1.
 ///
 /// # Errors
-/// The configuration cannot be made.
-pub fn operator(authority: AuthorityHash) -> Result<ClientConfig, Error> {
-    let mut config = client(Trust::Token(authority), None)?;
+/// As [`client`].
+pub fn operator(trust: Trust, own: Option<&Credentials>) -> Result<ClientConfig, Error> {
+    let mut config = client(trust, own)?;
     config.alpn_protocols = vec![HTTP1.to_vec()];
     Ok(config)
-}
-
-/// The controller's server for operators, from that for agents. Clients authenticate themselves per request.
-pub fn for_operators(agents: &ServerConfig) -> ServerConfig {
-    let mut config = agents.clone();
-    config.alpn_protocols = vec![HTTP1.to_vec()];
-    config
 }
 
 /// Whether `authority` has signed a certificate of an agent, valid now or not.
@@ -238,20 +245,20 @@ impl ServerCertVerifier for ControllerVerifier {
     }
 }
 
-/// Accepts agents of the domain, also with a certificate that can still be renewed.
-struct AgentVerifier {
+/// Accepts agents, or operators, of the domain.
+struct ClientVerifier {
     chains: Arc<dyn ClientCertVerifier>,
     domain: TrustDomain,
-    revoked: Revoked,
+    clients: Clients,
 }
 
-impl std::fmt::Debug for AgentVerifier {
+impl std::fmt::Debug for ClientVerifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AgentVerifier").field("domain", &self.domain).finish_non_exhaustive()
+        f.debug_struct("ClientVerifier").field("domain", &self.domain).finish_non_exhaustive()
     }
 }
 
-impl ClientCertVerifier for AgentVerifier {
+impl ClientCertVerifier for ClientVerifier {
     fn client_auth_mandatory(&self) -> bool {
         false
     }
@@ -267,17 +274,24 @@ impl ClientCertVerifier for AgentVerifier {
         now: TlsTime,
     ) -> Result<ClientCertVerified, Error> {
         let found = read(end_entity)?;
+        let is_wanted = match (&self.clients, &found.subject) {
+            (Clients::Agents(_), Subject::Node(_) | Subject::Host(_)) | (Clients::Operators, Subject::Operator(_)) => {
+                true
+            }
+            (Clients::Agents(_) | Clients::Operators, _) => false,
+        };
         let end = Duration::from_nanos(found.not_after.nanos());
-        let is_renewable = Duration::from_secs(now.as_secs()).checked_sub(end).is_some_and(|past| past <= RENEWABLE);
+        let past = Duration::from_secs(now.as_secs()).checked_sub(end);
+        let is_renewable = matches!(self.clients, Clients::Agents(_)) && past.is_some_and(|past| past <= RENEWABLE);
         let at = if is_renewable { TlsTime::since_unix_epoch(end) } else { now };
         let verified = self.chains.verify_client_cert(end_entity, intermediates, at)?;
-        if found.domain != self.domain {
+        if found.domain != self.domain || !is_wanted {
             return Err(CertificateError::NotValidForName.into());
         }
-        if (self.revoked)(&found) {
-            return Err(CertificateError::Revoked.into());
+        match &self.clients {
+            Clients::Agents(revoked) if revoked(&found) => Err(CertificateError::Revoked.into()),
+            Clients::Agents(_) | Clients::Operators => Ok(verified),
         }
-        Ok(verified)
     }
 
     fn verify_tls12_signature(

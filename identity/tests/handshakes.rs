@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use canopy_identity::{CertificateDer, Credentials, PrivateKey, Revoked, ServerKey, Trust, TrustDomain};
+use canopy_identity::{CertificateDer, Clients, Credentials, PrivateKey, Revoked, ServerKey, Trust, TrustDomain};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
@@ -64,7 +64,7 @@ async fn exchange(
         &ServerKey { key, chain },
         std::slice::from_ref(&authority.certificate),
         domain(),
-        revoked,
+        Clients::Agents(revoked),
     );
     let acceptor = TlsAcceptor::from(Arc::new(config.unwrap()));
     let serving = tokio::spawn(async move {

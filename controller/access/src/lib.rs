@@ -23,5 +23,7 @@ pub use identity::Identity;
 pub use live::Live;
 pub use origin::{NotAnOrigin, Origin};
 pub use secret::{PREFIX, SecretDigest, TokenSecret};
-pub use tokens::{MAX_LIFE, MAX_OF_MAKER, MAX_TOKENS, MIN_LIFE, Token, TokenError, TokenRequest, Tokens};
+pub use tokens::{
+    MAX_CERTIFICATE_LIFE, MAX_LIFE, MAX_OF_MAKER, MAX_TOKENS, MIN_LIFE, Token, TokenError, TokenRequest, Tokens,
+};
 pub use unix::{Roles, TenantRoles, UnixRoles};

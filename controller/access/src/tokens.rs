@@ -2,6 +2,9 @@
 //! Tokens of operators and their programs, as their digests, in a file next to the authority's key: restoring a backup of the store brings
 //! none back that was revoked.
 //!
+//! A token is a secret that its holder sends, or a certificate: then its digest is that of the certificate's public key, whose private key
+//! stays where it was made.
+//!
 //! ```text
 //! token: made --used--> used --revoked, or its time has passed--> gone
 //!          \--rotated--> another secret; the one before works for ten minutes more
@@ -14,7 +17,7 @@ use std::time::Duration;
 
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::role::Role;
-use canopy_identity::FileError;
+use canopy_identity::{FileError, KeyHash};
 use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +33,8 @@ pub const MAX_OF_MAKER: usize = 100;
 pub const MIN_LIFE: Duration = Duration::from_secs(60);
 /// See [`MIN_LIFE`].
 pub const MAX_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Longest life of a certificate.
+pub const MAX_CERTIFICATE_LIFE: Duration = Duration::from_secs(12 * 3600);
 /// How long the secret before a rotation still works, so that every user of it can be given the new one.
 const OVERLAP: Duration = Duration::from_secs(600);
 
@@ -51,6 +56,9 @@ pub struct Token {
     pub expires: UnixTime,
     /// When it was used last; `None`: never.
     pub used: Option<UnixTime>,
+    /// Shown in the handshake of TLS; otherwise a secret, sent with each request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_certificate: bool,
 }
 
 /// What a token is to be.
@@ -62,7 +70,7 @@ pub struct TokenRequest {
     pub tenant: Option<String>,
     /// What it may do; at most what its maker may there.
     pub role: Role,
-    /// How long it works, [`MIN_LIFE`] to [`MAX_LIFE`].
+    /// How long it works, [`MIN_LIFE`] to [`MAX_LIFE`]; a certificate to [`MAX_CERTIFICATE_LIFE`].
     pub life: Duration,
 }
 
@@ -87,6 +95,9 @@ pub enum TokenError {
         /// The maker's there.
         own: Option<Role>,
     },
+    /// It has no secret that another one could replace.
+    #[error("{0:?} is a certificate, which ends and is not rotated: make another one")]
+    Certificate(String),
     /// The name is in use.
     #[error("there is a token {0:?} already: revoke or rotate it, or use another name")]
     Exists(String),
@@ -127,18 +138,21 @@ struct Before {
 /// Fields of a later version are read over, so that a controller that goes back to an earlier one starts.
 ///
 /// Tokens of tenants are in a list of their own: an earlier version, which would take one for a token of the whole domain, reads over it, and
-/// drops it when it writes.
+/// drops it when it writes. So are certificates.
 #[derive(Default, Serialize, Deserialize)]
 struct Stored {
     tokens: Vec<Kept>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tokens_of_tenants: Vec<Kept>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    certificates: Vec<Kept>,
 }
 
 impl Stored {
     fn of(all: impl Iterator<Item = Kept>) -> Self {
-        let (tokens_of_tenants, tokens) = all.partition(|kept| kept.token.tenant.is_some());
-        Self { tokens, tokens_of_tenants }
+        let (certificates, secrets): (Vec<Kept>, Vec<Kept>) = all.partition(|kept| kept.token.is_certificate);
+        let (tokens_of_tenants, tokens) = secrets.into_iter().partition(|kept| kept.token.tenant.is_some());
+        Self { tokens, tokens_of_tenants, certificates }
     }
 }
 
@@ -183,20 +197,26 @@ impl Tokens {
             let why = format!("is damaged: token {:?} is among those of tenants, and has none", kept.token.name);
             return Err(FileError::new(&path, why));
         }
-        let mut book = Book::of(stored.tokens.into_iter().chain(stored.tokens_of_tenants));
+        let mut book = Book::of(stored.tokens.into_iter().chain(stored.tokens_of_tenants).chain(stored.certificates));
         book.forget_ended(now);
         Ok(Self { directory: Some(directory.to_owned()), book: Mutex::new(book), changing: Mutex::default() })
     }
 
-    /// Whether this token could be made now.
+    /// Whether this token could be made now, as a certificate of this key if there is one.
     ///
     /// # Errors
     /// Those of [`Tokens::make`], but of the disk.
-    pub fn check(&self, request: &TokenRequest, by: &Identity, now: UnixTime) -> Result<(), TokenError> {
-        self.book().check(request, by, now)
+    pub fn check(
+        &self,
+        request: &TokenRequest,
+        key: Option<KeyHash>,
+        by: &Identity,
+        now: UnixTime,
+    ) -> Result<(), TokenError> {
+        self.book().check(request, key, by, now)
     }
 
-    /// Makes a token; the answer alone has its secret. Blocks for the disk.
+    /// Makes a token with a secret, which the answer alone has. Blocks for the disk.
     ///
     /// # Errors
     /// See [`TokenError`]; nothing is made then.
@@ -207,13 +227,29 @@ impl Tokens {
         now: UnixTime,
     ) -> Result<(TokenSecret, Token), TokenError> {
         let _one_at_a_time = self.changing();
-        self.book().check(&request, by, now)?;
-        let TokenRequest { name, tenant, role, life } = request;
+        self.book().check(&request, None, by, now)?;
         let secret = TokenSecret::draw().map_err(TokenError::Random)?;
-        let maker = by.principal.clone();
-        let token = Token { name, tenant, role, maker, created: now, expires: now + life, used: None };
+        let token = Token::new(request, by, now, false);
         self.put(Kept { digest: secret.digest(), before: None, token: token.clone() })?;
         Ok((secret, token))
+    }
+
+    /// Makes a token of what shows a certificate of this key. Blocks for the disk.
+    ///
+    /// # Errors
+    /// See [`TokenError`]; nothing is made then.
+    pub fn make_certificate(
+        &self,
+        request: TokenRequest,
+        key: KeyHash,
+        by: &Identity,
+        now: UnixTime,
+    ) -> Result<Token, TokenError> {
+        let _one_at_a_time = self.changing();
+        self.book().check(&request, Some(key), by, now)?;
+        let token = Token::new(request, by, now, true);
+        self.put(Kept { digest: key.0, before: None, token: token.clone() })?;
+        Ok(token)
     }
 
     /// The token of this name, if the caller may see and revoke it.
@@ -237,13 +273,22 @@ impl Tokens {
         by.check_above(token.tenant.as_deref(), token.role).map(|()| token)
     }
 
+    /// The same, if it has a secret that can be rotated.
+    ///
+    /// # Errors
+    /// As [`Tokens::own`], and it is a certificate.
+    pub fn rotatable(&self, name: &str, by: &Identity, now: UnixTime) -> Result<Token, TokenError> {
+        let token = self.own(name, by, now)?;
+        if token.is_certificate { Err(TokenError::Certificate(token.name)) } else { Ok(token) }
+    }
+
     /// Gives a token another secret and its whole life again. The secret before works for ten minutes more. Blocks for the disk.
     ///
     /// # Errors
     /// See [`TokenError`]; nothing changes then.
     pub fn rotate(&self, name: &str, by: &Identity, now: UnixTime) -> Result<(TokenSecret, Token), TokenError> {
         let _one_at_a_time = self.changing();
-        self.own(name, by, now)?;
+        self.rotatable(name, by, now)?;
         let kept = self.book().of_principal(name, by, now)?.clone();
         let secret = TokenSecret::draw().map_err(TokenError::Random)?;
         let life = Duration::from_nanos(kept.token.expires.nanos().saturating_sub(kept.token.created.nanos()));
@@ -283,15 +328,15 @@ impl Tokens {
         if text.len() != LENGTH {
             return None;
         }
-        let sent = digest(text);
-        let mut book = self.book();
-        let name = book.working(&sent, now)?.to_owned();
-        book.is_dirty = true;
-        book.by_name.get_mut(&name)?.token.used = Some(now);
-        book.standing(&sent, now)
+        self.book().used(&digest(text), false, now)
     }
 
-    /// The same by the digest of the secret, without a use of it: what a session or a stream that it has begun may do now.
+    /// Who has shown the certificate of this key, and what it may do; `None` if it was revoked or has ended.
+    pub fn shown(&self, key: KeyHash, now: UnixTime) -> Option<Identity> {
+        self.book().used(&key.0, true, now)
+    }
+
+    /// The same by the digest of the secret or key, without a use of it: what a connection, a session or a stream that it has begun may do now.
     pub fn standing(&self, secret: &SecretDigest, now: UnixTime) -> Option<Identity> {
         self.book().standing(secret, now)
     }
@@ -340,8 +385,16 @@ impl Tokens {
     }
 }
 
+impl Token {
+    fn new(request: TokenRequest, by: &Identity, now: UnixTime, is_certificate: bool) -> Self {
+        let TokenRequest { name, tenant, role, life } = request;
+        let (maker, expires) = (by.principal.clone(), now + life);
+        Self { name, tenant, role, maker, created: now, expires, used: None, is_certificate }
+    }
+}
+
 impl TokenRequest {
-    fn check(&self) -> Result<(), TokenError> {
+    fn check(&self, is_certificate: bool) -> Result<(), TokenError> {
         let invalid = |field, why| Err(TokenError::Invalid { field, why });
         if let Err(error) = canopy_model::ids::check_name("name", &self.name) {
             return invalid("name", error.detail);
@@ -351,8 +404,9 @@ impl TokenRequest {
         {
             return invalid("tenant", error.detail);
         }
-        if !(MIN_LIFE..=MAX_LIFE).contains(&self.life) {
-            let why = format!("{} s: use {} to {}", self.life.as_secs(), MIN_LIFE.as_secs(), MAX_LIFE.as_secs());
+        let longest = if is_certificate { MAX_CERTIFICATE_LIFE } else { MAX_LIFE };
+        if !(MIN_LIFE..=longest).contains(&self.life) {
+            let why = format!("{} s: use {} to {}", self.life.as_secs(), MIN_LIFE.as_secs(), longest.as_secs());
             return invalid("forSeconds", why);
         }
         Ok(())
@@ -404,6 +458,17 @@ impl Book {
         self.by_name.insert(name, kept);
     }
 
+    fn used(&mut self, shown: &SecretDigest, is_certificate: bool, now: UnixTime) -> Option<Identity> {
+        let name = self.working(shown, now)?.to_owned();
+        let token = &mut self.by_name.get_mut(&name)?.token;
+        if token.is_certificate != is_certificate {
+            return None;
+        }
+        token.used = Some(now);
+        self.is_dirty = true;
+        self.standing(shown, now)
+    }
+
     fn standing(&self, secret: &SecretDigest, now: UnixTime) -> Option<Identity> {
         let name = self.working(secret, now)?;
         let token = &self.by_name.get(name)?.token;
@@ -444,12 +509,22 @@ impl Book {
         Some(kept)
     }
 
-    fn check(&mut self, request: &TokenRequest, by: &Identity, now: UnixTime) -> Result<(), TokenError> {
-        request.check()?;
+    fn check(
+        &mut self,
+        request: &TokenRequest,
+        key: Option<KeyHash>,
+        by: &Identity,
+        now: UnixTime,
+    ) -> Result<(), TokenError> {
+        request.check(key.is_some())?;
         by.check_above(request.tenant.as_deref(), request.role)?;
         self.forget_ended(now);
         if self.by_name.contains_key(&request.name) {
             return Err(TokenError::Exists(request.name.clone()));
+        }
+        if key.is_some_and(|key| self.names.contains_key(&key.0)) {
+            let why = "this key has a certificate already: make another key";
+            return Err(TokenError::Invalid { field: "certificateRequest", why: why.to_owned() });
         }
         let own = self.by_name.values().filter(|kept| by.principal.is_same(&kept.token.maker)).count();
         if self.by_name.len() >= MAX_TOKENS || own >= MAX_OF_MAKER {
@@ -708,6 +783,44 @@ mod tests {
         // One that has lost its tenant is none of the domain.
         std::fs::write(&path, text.replace("\"tenant\": \"acme\",", "")).unwrap();
         assert!(Tokens::open(directory.path(), at(0)).err().unwrap().to_string().contains("is damaged"));
+    }
+
+    /// Catches a certificate that is worth more than its time, its role or its revocation, that an earlier version takes for a token, that can
+    /// be sent as a secret, and one key that stands for two.
+    #[test]
+    fn a_certificate_is_a_token_that_is_shown_and_not_sent() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = open(&directory);
+        let (by, key) = (alice(Role::Operator), KeyHash([7; 32]));
+        let wanted = |name: &str, hours: u64| TokenRequest {
+            life: Duration::from_secs(hours * 3600),
+            ..wanted(name, Role::Operator)
+        };
+        let make = |request, key| tokens.make_certificate(request, key, &by, at(0));
+        assert!(matches!(make(wanted("laptop", 13), key), Err(TokenError::Invalid { field: "forSeconds", .. })));
+        let above = TokenRequest { role: Role::Admin, ..wanted("laptop", 12) };
+        assert!(matches!(make(above, key), Err(TokenError::AboveMaker { .. })));
+        make(wanted("laptop", 12), key).unwrap();
+        assert!(matches!(make(wanted("laptop", 12), KeyHash([8; 32])), Err(TokenError::Exists(_))));
+        let again = make(wanted("other", 12), key).unwrap_err();
+        assert!(matches!(again, TokenError::Invalid { field: "certificateRequest", .. }), "{again}");
+        assert!(matches!(tokens.rotate("laptop", &by, at(0)), Err(TokenError::Certificate(_))));
+        // Of another kind: the digest of a secret is no key that a handshake shows, nor the reverse.
+        let (secret, _) = tokens.make(wanted("ci", 12), &by, at(0)).unwrap();
+        assert_eq!(tokens.shown(KeyHash(secret.digest()), at(1)), None);
+        assert_eq!(tokens.book().used(&key.0, false, at(1)), None);
+
+        let file = std::fs::read_to_string(directory.path().join(FILE)).unwrap();
+        let file: serde_json::Value = serde_json::from_str(&file).unwrap();
+        assert_eq!(file["tokens"].as_array().unwrap().len(), 1);
+        let tokens = open(&directory);
+        let shown = tokens.shown(key, at(1)).unwrap();
+        assert_eq!((shown.role, shown.principal.token.as_deref()), (Some(Role::Operator), Some("laptop")));
+        assert_eq!(tokens.list(&by, at(1))[1].used, Some(at(1)));
+        assert!(tokens.shown(key, at(12 * 3600)).is_none());
+        tokens.revoke("laptop", &by, at(2)).unwrap();
+        assert!(tokens.shown(key, at(2)).is_none() && tokens.standing(&key.0, at(2)).is_none());
+        assert!(open(&directory).shown(key, at(2)).is_none());
     }
 
     /// Catches a damaged or readable file that is taken for none, and a write that fails and is answered as made.

@@ -22,18 +22,25 @@ pub struct TokenInput {
     /// `metrics`, `viewer`, `operator` or `admin`; at most the caller's there.
     #[schema(value_type = String)]
     pub role: Role,
-    /// How long it works, 60 to 7776000 seconds (90 days); 30 days when left out.
+    /// How long it works, 60 to 7776000 seconds (90 days); 30 days when left out. A certificate at most 43200 seconds (12 hours), also when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_seconds: Option<u32>,
+    /// A certificate is wanted, and no secret: a certificate request (RFC 2986) in PEM, made with the key that stays where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_request: Option<String>,
 }
 
-/// A token with its secret, as only the answer to its making and rotation has it.
+/// A token with its secret or certificate, as only the answer to its making and rotation has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewToken {
-    /// `canopy_pat_` and 43 characters, to be sent as `Authorization: Bearer`. It is not shown again.
-    #[schema(value_type = String)]
-    pub token: Credential,
+    /// `canopy_pat_` and 43 characters, to be sent as `Authorization: Bearer`. It is not shown again. Absent of a certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub token: Option<Credential>,
+    /// A certificate to show in the handshake of TLS, then those of the controller's authorities, by which it is recognized, in PEM. Absent of a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
     /// Its name.
     pub name: String,
     /// The tenant that it is for; absent: the whole domain.
@@ -69,6 +76,8 @@ pub struct TokenItem {
     pub expires_unix_ns: u64,
     /// When it was used last, nanoseconds since 1970; `null`: never. After a restart of the controller it may be a minute older.
     pub used_unix_ns: Option<u64>,
+    /// It is a certificate, shown in the handshake of TLS; otherwise a secret, sent with each request.
+    pub certificate: bool,
 }
 
 /// Who sends a request, as the controller sees it.

@@ -108,7 +108,7 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![match subject {
             Subject::Controller => ExtendedKeyUsagePurpose::ServerAuth,
-            Subject::Node(_) | Subject::Host(_) => ExtendedKeyUsagePurpose::ClientAuth,
+            Subject::Node(_) | Subject::Host(_) | Subject::Operator(_) => ExtendedKeyUsagePurpose::ClientAuth,
         }];
         params.serial_number = Some(serial()?);
         params.use_authority_key_identifier_extension = true;

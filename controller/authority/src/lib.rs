@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use canopy_identity::{FileError, TrustDomain};
 
-pub use registrar::{Certified, Handed, Registrar};
+pub use registrar::{Certified, Configs, Handed, Registrar};
 pub use revocations::Revocations;
 pub use rotating::{Act, Connected, HolderStatus, Instruction, RotationError, RotationStatus};
 pub use standing::{Progress, Standing, Step};

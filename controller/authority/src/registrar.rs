@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use canopy_identity::{
-    AuthorityHash, Certificate, CertificateDer, EnrollmentToken, FileError, KeyHash, PrivateKey, Secret, ServerKey,
-    Subject, key_of_request,
+    AuthorityHash, Certificate, CertificateDer, Clients, EnrollmentToken, FileError, KeyHash, PrivateKey, Secret,
+    ServerKey, Subject, key_of_request,
 };
 use canopy_units::UnixTime;
 use rcgen::PublicKeyData;
@@ -76,7 +76,16 @@ pub struct Registrar {
     /// When the controller's first certificate was made.
     made: UnixTime,
     pub(crate) revocations: watch::Sender<Arc<Revocations>>,
-    config: watch::Sender<Arc<ServerConfig>>,
+    config: watch::Sender<Configs>,
+}
+
+/// What listeners serve with.
+#[derive(Clone)]
+pub struct Configs {
+    /// Those for agents.
+    pub agents: Arc<ServerConfig>,
+    /// Those for operators on other machines.
+    pub operators: Arc<ServerConfig>,
 }
 
 impl Registrar {
@@ -88,7 +97,7 @@ impl Registrar {
         let standing = Standing::open(&settings, now)?;
         let holders = Holders::load(&settings.directory, now)?;
         let revocations = watch::Sender::new(Arc::new(Revocations::load(&settings.directory)?));
-        let config = server_config(&standing, &settings, revocations.subscribe(), now)?;
+        let config = Configs::new(&standing, &settings, revocations.subscribe(), now)?;
         Ok(Arc::new(Self {
             settings,
             standing: watch::Sender::new(Arc::new(standing)),
@@ -98,7 +107,7 @@ impl Registrar {
             revoking: Mutex::default(),
             made: now,
             revocations,
-            config: watch::Sender::new(Arc::new(config)),
+            config: watch::Sender::new(config),
         }))
     }
 
@@ -112,9 +121,9 @@ impl Registrar {
         self.standing.subscribe()
     }
 
-    /// What listeners serve with; another one after the controller's certificate was renewed.
-    pub fn config(&self) -> watch::Receiver<Arc<ServerConfig>> {
-        self.config.subscribe()
+    /// What listeners serve with; others after the controller's certificate was renewed.
+    pub fn configs(&self) -> Configs {
+        self.config.borrow().clone()
     }
 
     /// What is revoked, and every change of it.
@@ -196,6 +205,26 @@ impl Registrar {
         Ok(certified)
     }
 
+    /// A certificate for the key of `request`, which an operator has as `name` among the tokens: that decides what it is worth, and revokes it.
+    ///
+    /// # Errors
+    /// The request is not acceptable.
+    pub fn certify_operator(
+        &self,
+        name: &str,
+        request: &[u8],
+        not_after: UnixTime,
+        now: UnixTime,
+    ) -> Result<Certified, Refusal> {
+        let key = key_of_request(request).map_err(|error| Refusal::Request(error.to_string()))?;
+        let standing = self.standing.borrow().clone();
+        let subject = Subject::Operator(name.to_owned());
+        let made = standing.signing.certify(&key, &subject, before(now, BACKDATED), not_after);
+        let made = made.map_err(|error| Refusal::Failed(error.to_string()))?;
+        let authorities = standing.trusted().into_iter().map(|(_, der)| der.to_vec()).collect();
+        Ok(Certified { chain: vec![made.to_vec()], authorities, not_after })
+    }
+
     /// Refuses every certificate that `subject` has, and every token for it, from now on and durably.
     ///
     /// # Errors
@@ -237,8 +266,8 @@ impl Registrar {
 
     /// Makes a certificate for the controller, which every connection from now on gets.
     pub(crate) fn serve(&self, standing: &Standing, now: UnixTime) -> Result<(), AuthorityError> {
-        let config = server_config(standing, &self.settings, self.revocations.subscribe(), now)?;
-        self.config.send_replace(Arc::new(config));
+        let configs = Configs::new(standing, &self.settings, self.revocations.subscribe(), now)?;
+        self.config.send_replace(configs);
         Ok(())
     }
 
@@ -280,18 +309,21 @@ pub(crate) fn unlisted(written: Result<(), FileError>) {
     }
 }
 
-fn server_config(
-    standing: &Standing,
-    settings: &Settings,
-    revocations: watch::Receiver<Arc<Revocations>>,
-    now: UnixTime,
-) -> Result<ServerConfig, AuthorityError> {
-    let key = PrivateKey::generate()?;
-    let request = key_of_request(&key.request()?)?;
-    let until = now + settings.lifetime;
-    let own = standing.signing.certify(&request, &Subject::Controller, before(now, BACKDATED), until)?;
-    let accepted: Vec<CertificateDer<'static>> = standing.accepted().into_iter().map(|(_, der)| der).collect();
-    let chain = std::iter::once(own).chain(standing.above()).collect();
-    let revoked = Arc::new(move |certificate: &Certificate| revocations.borrow().has(certificate));
-    Ok(canopy_identity::server(&ServerKey { key, chain }, &accepted, settings.domain.clone(), revoked)?)
+impl Configs {
+    fn new(
+        standing: &Standing,
+        settings: &Settings,
+        revocations: watch::Receiver<Arc<Revocations>>,
+        now: UnixTime,
+    ) -> Result<Self, AuthorityError> {
+        let key = PrivateKey::generate()?;
+        let request = key_of_request(&key.request()?)?;
+        let until = now + settings.lifetime;
+        let own = standing.signing.certify(&request, &Subject::Controller, before(now, BACKDATED), until)?;
+        let accepted: Vec<CertificateDer<'static>> = standing.accepted().into_iter().map(|(_, der)| der).collect();
+        let own = ServerKey { key, chain: std::iter::once(own).chain(standing.above()).collect() };
+        let revoked = Arc::new(move |certificate: &Certificate| revocations.borrow().has(certificate));
+        let of = |clients| canopy_identity::server(&own, &accepted, settings.domain.clone(), clients).map(Arc::new);
+        Ok(Self { agents: of(Clients::Agents(revoked))?, operators: of(Clients::Operators)? })
+    }
 }

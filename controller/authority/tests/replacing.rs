@@ -271,7 +271,7 @@ fn a_step_that_lasts_is_overdue_and_names_what_it_waits_for() {
 async fn shake(registrar: &Registrar, trust: Trust, own: Option<&Credentials>) -> (Result<(), ConnectError>, bool) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let acceptor = TlsAcceptor::from(registrar.config().borrow().clone());
+    let acceptor = TlsAcceptor::from(registrar.configs().agents);
     let client = Arc::new(canopy_identity::client(trust, own).unwrap());
     let serve = async { acceptor.accept(listener.accept().await.unwrap().0).await.is_ok() };
     let (connected, accepted) = tokio::join!(canopy_identity::connect("127.0.0.1", port, client), serve);

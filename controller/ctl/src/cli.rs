@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod ca;
+mod certificate;
 mod history;
 mod identity;
 mod log_level;
@@ -16,6 +17,7 @@ mod token;
 mod upgrade;
 
 pub use ca::{CaAction, CaArgs, LossArgs};
+pub use certificate::{CertificateAction, CertificateArgs};
 pub use history::{AuditAction, AuditArgs, Audited, DiffArgs, HistoryArgs, UndoArgs, Versioned, VersionedArgs};
 pub use identity::{IdentityAction, IdentityArgs, NodeAction, NodeArgs, RetireArgs, RetireOutput};
 pub use log_level::{LogLevelAction, LogLevelArgs};
@@ -42,6 +44,9 @@ pub struct Cli {
     /// File with a token to send, which only you can read; without one you are the user that runs this command: see `token` [env: CANOPY_TOKEN_FILE].
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// File with a certificate to show to an https server and its key, which only you can read: see `certificate` [env: CANOPY_CERTIFICATE_FILE].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub certificate_file: Option<PathBuf>,
     /// Hash of the controller's authority, by which an https server is recognized, as `token create` prints it [env: CANOPY_AUTHORITY].
     #[arg(long, global = true, value_name = "HASH")]
     pub authority: Option<String>,
@@ -124,6 +129,8 @@ pub enum Command {
     Host(IdentityArgs),
     /// Make, list, rotate and revoke tokens, which programs and other machines send instead of being a user of the controller's machine.
     Token(TokenArgs),
+    /// Certificates by which operators are known at an https address, instead of tokens: 12 hours at most, and the key stays where it was made.
+    Certificate(CertificateArgs),
     /// List and end sessions of the web UI.
     Session(SessionArgs),
     /// Show who you are for the controller, and what you may do.
@@ -187,6 +194,9 @@ pub enum ContextAction {
         /// File with the token to send to it.
         #[arg(long = "with-token", value_name = "FILE")]
         token: Option<PathBuf>,
+        /// File with the certificate to show to it; it is recognized by that, too.
+        #[arg(long = "with-certificate", value_name = "FILE")]
+        certificate: Option<PathBuf>,
     },
     /// Forget one.
     Delete {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use canopy_controller_api::GroupResource;
 use canopy_controller_api::check::DryRun;
 use canopy_controller_api::sign_in::Credential;
-use canopy_identity::{AuthorityHash, ClientConfig};
+use canopy_identity::{AuthorityHash, ClientConfig, Credentials, Trust};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
@@ -63,15 +63,28 @@ pub struct Answer {
 }
 
 impl Client {
-    /// `server` is `http://host:port`, `unix:/path/of/socket`, or `https://host:port` of the controller with this authority.
+    /// As [`Client::showing`], without a certificate.
     ///
     /// # Errors
-    /// A usage failure when it is neither, or the authority is missing.
+    /// As there.
     pub fn new(server: &str, authority: Option<AuthorityHash>) -> Result<Self, Failure> {
+        Self::showing(server, authority, None)
+    }
+
+    /// `server` is `http://host:port`, `unix:/path/of/socket`, or `https://host:port` of the controller with this authority, or that of `own`,
+    /// which is shown to it.
+    ///
+    /// # Errors
+    /// A usage failure when it is neither, the authority is missing, or a certificate cannot be shown there.
+    pub fn showing(server: &str, authority: Option<AuthorityHash>, own: Option<&Credentials>) -> Result<Self, Failure> {
         let usage = |why: &str| {
             let forms = "use unix:/path, http://host:port or https://host:port";
             Failure::new(Exit::Usage, format!("--server {server:?} {why}: {forms}"))
         };
+        if own.is_some() && !server.starts_with("https://") {
+            let why = "is not https: a certificate is shown over TLS only";
+            return Err(Failure::new(Exit::Usage, format!("--server {server:?} {why}")));
+        }
         let target = if let Some(path) = server.strip_prefix("unix:") {
             if !path.starts_with('/') {
                 return Err(usage("needs an absolute path"));
@@ -85,8 +98,9 @@ impl Client {
             let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
             Target::Tcp { authority: if has_port { authority.into() } else { format!("{authority}:8640") } }
         } else if let Some(rest) = server.strip_prefix("https://") {
-            let authority = authority.ok_or_else(|| {
-                let why = "needs the hash of its authority, by which it is recognized: --authority or CANOPY_AUTHORITY, as `canopyctl token create` prints it";
+            let of_own = || own.map(|own| Trust::Authorities(own.authorities.clone(), own.certificate.domain.clone()));
+            let trust = authority.map(Trust::Token).or_else(of_own).ok_or_else(|| {
+                let why = "needs the hash of its authority, by which it is recognized: --authority or CANOPY_AUTHORITY, as `canopyctl token create` prints it; or a certificate: --certificate-file";
                 Failure::new(Exit::Usage, format!("--server {server:?} {why}"))
             })?;
             let rest = rest.trim_end_matches('/');
@@ -95,7 +109,7 @@ impl Client {
             }
             let with_port = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
             let (host, port) = with_port.unwrap_or((rest, TLS_PORT));
-            let config = canopy_identity::operator(authority);
+            let config = canopy_identity::operator(trust, own);
             let config = config.map_err(|e| Failure::new(Exit::Error, format!("cannot use TLS: {e}")))?;
             Target::Tls { host: host.to_owned(), port, config: Arc::new(config) }
         } else {

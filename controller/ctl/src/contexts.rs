@@ -6,9 +6,11 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use canopy_controller_api::sign_in::Credential;
-use canopy_identity::AuthorityHash;
+use canopy_identity::{AuthorityHash, Credentials};
+use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Exit, Failure};
@@ -42,6 +44,9 @@ pub struct Context {
     /// A file with the token to send to it, absolute.
     #[serde(default, rename = "tokenFile", skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// A file with the certificate to show it and the key of that, absolute.
+    #[serde(default, rename = "certificateFile", skip_serializing_if = "Option::is_none")]
+    pub certificate_file: Option<PathBuf>,
     /// The hash of its authority, hexadecimal, where the address is https.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<String>,
@@ -69,7 +74,7 @@ pub enum Named {
 
 impl From<&str> for Context {
     fn from(server: &str) -> Self {
-        Self { server: server.to_owned(), token_file: None, authority: None }
+        Self { server: server.to_owned(), token_file: None, certificate_file: None, authority: None }
     }
 }
 
@@ -237,6 +242,30 @@ pub fn token(flag: Option<PathBuf>, chosen: &Chosen, env: Env<'_>) -> Result<Opt
         return Err(failure("has no token: one line as `canopyctl token create` prints it".to_owned()));
     }
     Ok(Some(Credential(token.to_owned())))
+}
+
+/// The certificate to show to a server, and its key: of the flag, else of its context, or of the variable where an address names it.
+///
+/// # Errors
+/// The file cannot be read, others can read it, or it has no key, or no certificate that is still valid.
+pub fn certificate(flag: Option<PathBuf>, chosen: &Chosen, env: Env<'_>) -> Result<Option<Credentials>, Failure> {
+    let variable = || env("CANOPY_CERTIFICATE_FILE").map(PathBuf::from);
+    let path = match chosen.from {
+        Named::ByContext => flag.or_else(|| chosen.context.certificate_file.clone()),
+        Named::ByAddress | Named::Not => flag.or_else(variable),
+    };
+    let Some(path) = path else { return Ok(None) };
+    let failure = |why: String| Failure::new(Exit::Usage, format!("certificate file {why}"));
+    let own = Credentials::read_file(&path).map_err(|e| failure(e.to_string()))?;
+    let ended = own.certificate.not_after;
+    if ended <= UnixTime::now() {
+        let at = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(ended.nanos()));
+        let path = path.display();
+        return Err(failure(format!(
+            "{path} has ended at {at}: make another, see `canopyctl certificate request --help`"
+        )));
+    }
+    Ok(Some(own))
 }
 
 /// There is no place for the file.

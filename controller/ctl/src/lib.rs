@@ -18,7 +18,7 @@ pub mod upgrade;
 
 use std::io::Write;
 
-use cli::{Cli, Command, ContextArgs, NodeAction};
+use cli::{CertificateArgs, Cli, Command, ContextArgs, NodeAction};
 use client::Client;
 use failure::Failure;
 
@@ -37,11 +37,18 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         return commands::completion(shell, out);
     }
     let server = contexts::server(cli.server.as_deref(), cli.context.as_deref(), &env)?;
+    if let Command::Certificate(CertificateArgs { action }) = &cli.command
+        && let Some(done) = commands::certificate::offline(action, out, &mut std::io::stderr())
+    {
+        return done;
+    }
     let token = contexts::token(cli.token_file, &server, &env)?;
+    let certificate = contexts::certificate(cli.certificate_file, &server, &env)?;
     let server = server.context;
     let authority = contexts::authority(cli.authority, server.authority, &env)?;
     let manager = cli.take_over.then(|| client::TAKE_OVER.to_owned());
-    let client = Client::new(&server.server, authority)?.within(cli.commit).managing(manager).with_token(token)?;
+    let client = Client::showing(&server.server, authority, certificate.as_ref())?;
+    let client = client.within(cli.commit).managing(manager).with_token(token)?;
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,
@@ -74,6 +81,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
             NodeAction::Retire(a) => commands::retire::run(&client, &a, out, &mut std::io::stderr()).await,
         },
         Command::Host(a) => commands::identity::run(&client, "host", &a.action, out, &mut std::io::stderr()).await,
+        Command::Certificate(a) => commands::certificate::run(&client, &a.action, out, &mut std::io::stderr()).await,
         Command::Token(a) => commands::token::run(&client, &a.action, out, &mut std::io::stderr()).await,
         Command::Session(a) => commands::session::run(&client, &a.action, out).await,
         Command::Whoami => commands::token::caller(&client, out).await,

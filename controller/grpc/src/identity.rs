@@ -203,7 +203,7 @@ fn hashes(trusted: Vec<Vec<u8>>) -> Result<Vec<AuthorityHash>, Status> {
 fn node_of(subject: &Subject) -> Option<&str> {
     match subject {
         Subject::Node(name) => Some(name),
-        Subject::Host(_) | Subject::Controller => None,
+        Subject::Host(_) | Subject::Operator(_) | Subject::Controller => None,
     }
 }
 

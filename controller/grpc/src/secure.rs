@@ -101,7 +101,7 @@ impl Secure {
         stream.set_nodelay(true)?;
         let (visit, mut eviction) = stranger.begun(&stream).await?;
         let revocations = registrar.revocations();
-        let config = registrar.config().borrow().clone();
+        let config = registrar.configs().agents;
         let stream = tokio::select! {
             accepted = TlsAcceptor::from(config).accept(stream) => accepted?,
             () = &mut eviction => return Err(evicted()),

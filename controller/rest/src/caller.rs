@@ -47,8 +47,8 @@ impl Caller {
         Self(Arc::new(Source::Known(identity)))
     }
 
-    /// The caller that a credential shows; `ask` is short.
-    pub(crate) fn credential<F: Future<Output = Identity> + Send + 'static>(
+    /// The caller that a credential shows, of a request or in the handshake of its connection; `ask` is short.
+    pub fn credential<F: Future<Output = Identity> + Send + 'static>(
         ask: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Source::Credential(Box::new(move || Box::pin(ask())))))
@@ -74,6 +74,17 @@ impl Caller {
         arrival: Option<Arrival>,
     ) -> AddExtension<AddExtension<Router, Option<Arrival>>, Self> {
         AddExtension::new(AddExtension::new(router, arrival), self)
+    }
+
+    /// Whether the connection has shown a certificate in its handshake.
+    pub(crate) fn is_of_certificate(&self) -> bool {
+        matches!(*self.0, Source::Credential(_))
+    }
+
+    /// Who has shown that, if it is worth something.
+    pub(crate) async fn of_certificate(&self) -> Option<Identity> {
+        let Source::Credential(ask) = &*self.0 else { return None };
+        Some(ask().await).filter(|identity| identity.highest().is_some())
     }
 
     /// Whether it stays what it is.

@@ -173,22 +173,23 @@ impl Bearers {
         }
     }
 
-    /// The caller of these credentials, if there are any.
-    async fn caller(&self, sent: Vec<Sent>) -> Result<Option<(Identity, Caller)>, Response> {
+    /// The caller of these credentials, if there are any, beside the one that the connection has shown.
+    async fn caller(&self, sent: Vec<Sent>, connection: Caller) -> Result<Option<(Identity, Caller)>, Response> {
+        let shown = connection.of_certificate().await.map(|identity| (identity, connection));
         let mut known: Option<(Identity, Caller)> = None;
         for credential in sent {
             let entered = self.enter(&credential).await.ok_or_else(|| credential.refusal())?;
-            match &known {
+            match known.as_ref().or(shown.as_ref()) {
                 Some((other, _)) if !other.principal.is_same(&entered.0.principal) => {
                     let detail =
                         "the request has credentials of two principals, and it is not clear whose it is: send one";
                     return Err(ApiError::new(StatusCode::BAD_REQUEST, "TwoPrincipals", detail).into_response());
                 }
-                Some(_) => {}
-                None => known = Some(entered),
+                _ if known.is_some() => {}
+                _ => known = Some(entered),
             }
         }
-        Ok(known)
+        Ok(known.or(shown))
     }
 }
 
@@ -232,7 +233,12 @@ pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request
         Ok(_) => Vec::new(),
         Err(error) => return error.into_response(),
     };
-    match bearers.caller(sent).await {
+    // A browser shows its certificate for pages of anywhere, and `canopyctl ui` forwards for every program that reaches it.
+    let is_own = !request.headers().contains_key(FORWARDED) && !is_browser(request.headers());
+    if !is_own && Caller::behind(request.extensions()).is_of_certificate() {
+        request.extensions_mut().insert(Caller::known(Identity::unknown()));
+    }
+    match bearers.caller(sent, Caller::behind(request.extensions())).await {
         Ok(Some((identity, caller))) if Arrival::admit(request.extensions(), &identity) => {
             _ = request.extensions_mut().insert(caller);
         }

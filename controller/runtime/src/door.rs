@@ -8,10 +8,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_controller_access::{Identity, Live, Roles};
+use canopy_controller_access::{Identity, Live, Roles, Tokens};
 use canopy_controller_authority::Registrar;
 use canopy_controller_rest::{Arrival, Caller};
 use canopy_daemon::limits::{HolderPlaces, Limit, Place, Places, Silent, Strangers};
+use canopy_identity::{Certificate, KeyHash};
+use canopy_units::UnixTime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -44,8 +46,9 @@ pub(crate) struct Door {
     roles: Live<Roles>,
     database: Users,
     registrar: Option<Arc<Registrar>>,
+    tokens: Arc<Tokens>,
     /// At an address for browsers: with which certificate.
-    browsers: Option<Arc<ServerConfig>>,
+    browsers: Option<Live<ServerConfig>>,
     users: Places<u32>,
     root: Places<()>,
     without_role: Places<u32>,
@@ -71,11 +74,12 @@ pub(crate) struct Entered {
 pub(crate) type Entering = Pin<Box<dyn Future<Output = io::Result<Entered>> + Send>>;
 
 impl Door {
-    pub(crate) fn new(roles: Live<Roles>, registrar: Option<Arc<Registrar>>) -> Self {
+    pub(crate) fn new(roles: Live<Roles>, registrar: Option<Arc<Registrar>>, tokens: Arc<Tokens>) -> Self {
         Self {
             roles,
             database: Users::default(),
             registrar,
+            tokens,
             browsers: None,
             users: Places::new(USERS.0, USERS.1),
             root: Places::new(OF_ROOT, OF_ROOT),
@@ -88,7 +92,7 @@ impl Door {
     }
 
     /// The same, with the same places, for an address for browsers on other machines.
-    pub(crate) fn for_browsers(&self, tls: Arc<ServerConfig>) -> Self {
+    pub(crate) fn for_browsers(&self, tls: Live<ServerConfig>) -> Self {
         Self { browsers: Some(tls), ..self.clone() }
     }
 
@@ -143,16 +147,24 @@ impl Door {
         self.entered(stream, place, uid, connected, identity)
     }
 
-    /// A user elsewhere, who shows a bearer with each request.
+    /// A user elsewhere, who has shown a certificate in the handshake, or shows a bearer with each request.
     async fn over_tls(self, stream: TcpStream, stranger: Silent) -> io::Result<Entered> {
         let (visit, eviction) = stranger.begun(&stream).await?;
         let (guest, mut staying) = Guest::elsewhere(visit, eviction);
         let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, &self));
-        let stream = tokio::select! {
+        let (stream, key) = tokio::select! {
             shaken = shaken => shaken.map_err(|_| refused("the handshake took too long"))??,
             () = staying.ended() => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
-        let (caller, arrival) = (Caller::known(Identity::unknown()), Some(guest.arrival(self.bearers)));
+        let caller = match key.filter(|key| self.tokens.shown(*key, UnixTime::now()).is_some()) {
+            Some(KeyHash(key)) => {
+                let tokens = self.tokens.clone();
+                let standing = move || tokens.standing(&key, UnixTime::now()).unwrap_or_else(Identity::unknown);
+                Caller::credential(move || std::future::ready(standing()))
+            }
+            None => Caller::known(Identity::unknown()),
+        };
+        let arrival = Some(guest.arrival(self.bearers));
         Ok(Entered { stream, caller, arrival, staying })
     }
 }
@@ -193,14 +205,17 @@ pub(crate) async fn accept(listener: &Listener, door: &Door) -> io::Result<Optio
     }
 }
 
-async fn handshake(stream: TcpStream, door: &Door) -> io::Result<Box<dyn Stream>> {
+/// With the key of the certificate that the client has shown.
+async fn handshake(stream: TcpStream, door: &Door) -> io::Result<(Box<dyn Stream>, Option<KeyHash>)> {
     stream.set_nodelay(true)?;
     let config = match (&door.browsers, &door.registrar) {
-        (Some(browsers), _) => browsers.clone(),
-        (None, Some(registrar)) => Arc::new(canopy_identity::for_operators(&registrar.config().borrow())),
+        (Some(browsers), _) => browsers.get(),
+        (None, Some(registrar)) => registrar.configs().operators,
         (None, None) => return Err(io::Error::other("there is no authority for TLS")),
     };
-    Ok(Box::new(TlsAcceptor::from(config).accept(stream).await?))
+    let stream = TlsAcceptor::from(config).accept(stream).await?;
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| Certificate::read(chain.first()?).ok());
+    Ok((Box::new(stream), shown.map(|certificate| certificate.key)))
 }
 
 /// A user of this machine, and who that is now.

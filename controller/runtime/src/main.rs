@@ -23,6 +23,7 @@ use clap::{Args, Parser, Subcommand};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio_rustls::rustls::ServerConfig;
 
 /// Canopy's controller: RDMA multicast over SRv6.
 ///
@@ -198,7 +199,8 @@ async fn serve(config: Config, flags: Settings) -> anyhow::Result<()> {
     let web = config.web.open().await?;
     let single_sign_on = config.oidc.open()?.map(Arc::new);
     let roles: Live<Roles> = Roles::from(config.authorization).into();
-    let again = Again { flags, roles: roles.clone(), single_sign_on: single_sign_on.clone() };
+    let of_browsers = web.as_ref().map(|web| web.tls.clone());
+    let again = Again { flags, roles: roles.clone(), single_sign_on: single_sign_on.clone(), of_browsers };
     tokio::spawn(again.at_each(signal(SignalKind::hangup())?));
     let on_ready = Box::new(|| Notifier::system().ready());
     let (addressing, thresholds, hmac) = (config.addressing, config.thresholds.into(), config.hmac.into());
@@ -225,11 +227,12 @@ async fn serve(config: Config, flags: Settings) -> anyhow::Result<()> {
     .await
 }
 
-/// What is read again while the controller runs: who has which role.
+/// What is read again while the controller runs: who has which role, and the certificate for browsers.
 struct Again {
     flags: Settings,
     roles: Live<Roles>,
     single_sign_on: Option<Arc<SingleSignOn>>,
+    of_browsers: Option<Live<ServerConfig>>,
 }
 
 impl Again {
@@ -237,14 +240,23 @@ impl Again {
     async fn at_each(self, mut hangup: Signal) {
         while hangup.recv().await.is_some() {
             let flags = self.flags.clone();
-            match tokio::task::spawn_blocking(move || settings(flags)).await {
-                Ok(Ok(Loaded { settings: config, .. })) => {
+            let has_browsers = self.of_browsers.is_some();
+            let read = move || {
+                let config = settings(flags)?.settings;
+                let tls = has_browsers.then(|| config.web.tls()).transpose()?;
+                anyhow::Ok((config, tls))
+            };
+            match tokio::task::spawn_blocking(read).await {
+                Ok(Ok((config, tls))) => {
+                    if let Some((of_browsers, tls)) = self.of_browsers.as_ref().zip(tls) {
+                        of_browsers.set(tls);
+                    }
                     if let Some(single) = &self.single_sign_on {
                         single.roles.set(config.oidc.roles());
                     }
                     self.roles.set(config.authorization.into());
                     tracing::info!(
-                        "roles were read again: authorization, oidc.roles, oidc.tenants; other settings count after a restart"
+                        "read again: authorization, oidc.roles, oidc.tenants, and the files of web.certificate and web.key; other settings count after a restart"
                     );
                 }
                 Ok(Err(error)) => {

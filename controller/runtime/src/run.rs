@@ -122,7 +122,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let watches = canopy_controller_rest::Watches::new(closing.clone(), serve::STREAMS);
     let sessions = canopy_controller_rest::Sessions::default();
     let limits = canopy_controller_rest::Limits::default();
-    let door = Door::new(roles, registrar.clone());
+    let door = Door::new(roles, registrar.clone(), tokens.clone());
     let own = rest.into_iter().map(|listener| (listener, None));
     let of_browsers = web.into_iter().flat_map(|web| {
         let Web { listeners, tls, origins } = web;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use canopy_controller_access::Origin;
+use canopy_controller_access::{Live, Origin};
 use canopy_daemon::config::{Faults, list};
 use serde::{Deserialize, Serialize};
 use tokio_rustls::rustls::crypto::aws_lc_rs;
@@ -39,8 +39,8 @@ pub struct WebConfig {
 pub struct Web {
     /// Bound.
     pub listeners: Vec<Listener>,
-    /// With the certificate.
-    pub tls: Arc<ServerConfig>,
+    /// With the certificate; connections from then on have another one that is set.
+    pub tls: Live<ServerConfig>,
     /// Where browsers find them.
     pub origins: Vec<Origin>,
 }
@@ -79,12 +79,20 @@ impl WebConfig {
         if self.listen.is_empty() {
             return Ok(None);
         }
-        let tls = Arc::new(tls(&self.certificate, &self.key)?);
+        let tls = tls(&self.certificate, &self.key)?.into();
         let mut listeners = Vec::new();
         for listen in &self.listen {
             listeners.push(listen.bind().await.context("web.listen")?);
         }
         Ok(Some(Web { listeners, tls, origins: self.origins.clone() }))
+    }
+
+    /// The certificate and the key as they are in the files now.
+    ///
+    /// # Errors
+    /// The file that is wrong, and why.
+    pub fn tls(&self) -> anyhow::Result<ServerConfig> {
+        tls(&self.certificate, &self.key)
     }
 }
 

@@ -173,13 +173,65 @@ fn roles_are_read_again_while_connections_are_open() {
     assert_eq!(status(), "200");
     read_again("authorization.unix.viewer_groups = 7", "nothing changes: authorization.unix.viewer_groups");
     assert_eq!(status(), "200");
-    read_again("authorization.unix.viewer_groups = []", "roles were read again");
+    read_again("authorization.unix.viewer_groups = []", "read again: authorization");
     let deadline = Instant::now() + DEADLINE;
     while status() != "401" {
         assert!(Instant::now() < deadline, "the connection keeps the role");
     }
     drop(asks);
     other.wait().unwrap();
+    controller.kill().unwrap();
+    ended(&mut controller);
+}
+
+/// Catches a renewed certificate that needs a restart, which ends every session, and one that does not fit its key and takes the other away.
+#[test]
+fn the_certificate_for_browsers_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let write = |name: &str, text: &str| {
+        std::fs::write(path(name), text).unwrap();
+        std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let renew = || {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let made = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        write("key.pem", &key.serialize_pem());
+        write("certificate.pem", &made.pem());
+        made.pem().replace("\r\n", "\n")
+    };
+    let first = renew();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let web = format!(
+        "[web]\nlisten = \"127.0.0.1:{port}\"\norigins = \"https://localhost:{port}\"\ncertificate = \"{}\"\nkey = \"{}\"\n",
+        path("certificate.pem").display(),
+        path("key.pem").display()
+    );
+    write("settings.toml", &web);
+    let mut logging = command(dir.path());
+    logging.arg("--config").arg(path("settings.toml")).stdout(Stdio::null());
+    let mut controller = ready(dir.path(), logging.stderr(std::fs::File::create(path("log")).unwrap()));
+    let shown = || {
+        let show = format!("import ssl; print(ssl.get_server_certificate(('127.0.0.1', {port})), end='')");
+        let out = Command::new("python3").args(["-c", &show]).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let read_again = |logged: &str| {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller.id() as i32), nix::sys::signal::SIGHUP).unwrap();
+        let deadline = Instant::now() + DEADLINE;
+        while !std::fs::read_to_string(path("log")).unwrap().contains(logged) {
+            assert!(Instant::now() < deadline, "{}", std::fs::read_to_string(path("log")).unwrap());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    assert_eq!(shown(), first);
+    renew();
+    write("certificate.pem", &first);
+    read_again("nothing changes: web.certificate and web.key");
+    assert_eq!(shown(), first);
+    let second = renew();
+    read_again("read again: authorization");
+    assert_eq!(shown(), second);
     controller.kill().unwrap();
     ended(&mut controller);
 }

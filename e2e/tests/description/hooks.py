@@ -176,6 +176,9 @@ REFERENCES = [
     (r"spec\.qpn$", r"."),
     (r"metadata\.group$", r"is missing"),
     (r"metadata\.name$", r"is not the name in the path"),
+    (r"certificateRequest$", r"not a certificate request|has a certificate already|has [0-9]+ octets"),
+    # A certificate ends sooner than a secret.
+    (r"forSeconds$", r"use 60 to 43200"),
     # A group stays in its tenant.
     (r"metadata\.tenant$", r"stays in its tenant"),
 ]

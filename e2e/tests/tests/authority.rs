@@ -133,6 +133,28 @@ fn wait(what: &str, mut is_done: impl FnMut() -> bool) {
     }
 }
 
+/// Catches a key that leaves its machine, and output that the next command of the documented line does not take.
+#[test]
+fn an_operators_certificate_is_made_by_one_line() {
+    let site = Site::start();
+    let rest = format!("unix:{}", site.path("rest.sock").display());
+    let ctl = bin_dir().unwrap().join("canopyctl");
+    let line = format!(
+        "set -o pipefail; {0} certificate request --file laptop.pem | tee request.pem | {0} --server {rest} certificate create laptop --role viewer --for 1h \
+         | tee answer.pem | {0} certificate store --file laptop.pem",
+        ctl.display()
+    );
+    let made = Command::new("bash").args(["-c", &line]).current_dir(site.directory.path()).output().unwrap();
+    let shown = String::from_utf8(made.stderr).unwrap();
+    assert!(made.status.success() && shown.contains("operator/laptop until"), "{shown}");
+    let text = |name: &str| fs::read_to_string(site.path(name)).unwrap();
+    assert!(text("laptop.pem").contains("PRIVATE KEY"));
+    assert!(["request.pem", "answer.pem"].iter().all(|name| !text(name).contains("PRIVATE KEY")));
+    assert!(site.ctl(&["token", "list"]).unwrap().contains("certificate"));
+    let again = site.ctl(&["certificate", "store", "--file", "/nonexistent/laptop.pem"]).unwrap_err();
+    assert!(again.contains("standard input has to be a certificate"), "{again}");
+}
+
 fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
 }

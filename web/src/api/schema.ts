@@ -929,7 +929,7 @@ export interface paths {
         /** Your tokens by name, without their secrets; an administrator's list has those of all. */
         get: operations["listTokens"];
         put?: never;
-        /** Makes a token with at most your role in the domain, or in the tenant that it is for. The answer alone has its secret. */
+        /** Makes a token with at most your role in the domain, or in the tenant that it is for: a secret, which the answer alone has, or a certificate for `certificateRequest`. */
         post: operations["createToken"];
         delete?: never;
         options?: never;
@@ -3881,13 +3881,15 @@ export interface components {
              */
             writtenUnixNs?: number | null;
         };
-        /** @description A token with its secret, as only the answer to its making and rotation has it. */
+        /** @description A token with its secret or certificate, as only the answer to its making and rotation has it. */
         NewToken: {
             /**
              * @description SHA-256 of the public key of the controller's authority, hexadecimal, by which clients over TLS recognize it; `null` where no address
              *     is served over TLS.
              */
             authority?: string | null;
+            /** @description A certificate to show in the handshake of TLS, then those of the controller's authorities, by which it is recognized, in PEM. Absent of a secret. */
+            certificate?: string | null;
             /**
              * Format: uint64
              * @description When it ends, nanoseconds since 1970.
@@ -3899,8 +3901,8 @@ export interface components {
             role: string;
             /** @description The tenant that it is for; absent: the whole domain. */
             tenant?: string | null;
-            /** @description `canopy_pat_` and 43 characters, to be sent as `Authorization: Bearer`. It is not shown again. */
-            token: string;
+            /** @description `canopy_pat_` and 43 characters, to be sent as `Authorization: Bearer`. It is not shown again. Absent of a certificate. */
+            token?: string | null;
         };
         /** @description A forwarding node. */
         NodeDecl: {
@@ -4690,9 +4692,11 @@ export interface components {
         };
         /** @description A token to be made. */
         TokenInput: {
+            /** @description A certificate is wanted, and no secret: a certificate request (RFC 2986) in PEM, made with the key that stays where it is. */
+            certificateRequest?: string | null;
             /**
              * Format: uint32
-             * @description How long it works, 60 to 7776000 seconds (90 days); 30 days when left out.
+             * @description How long it works, 60 to 7776000 seconds (90 days); 30 days when left out. A certificate at most 43200 seconds (12 hours), also when left out.
              */
             forSeconds?: number | null;
             /** @description Its name, unique in the domain. */
@@ -4707,6 +4711,8 @@ export interface components {
         };
         /** @description A token, without its secret. */
         TokenItem: {
+            /** @description It is a certificate, shown in the handshake of TLS; otherwise a secret, sent with each request. */
+            certificate: boolean;
             /**
              * Format: uint64
              * @description When it was made or rotated last, nanoseconds since 1970.
@@ -13290,7 +13296,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the name is in use */
+            /** @description the name is in use, or a certificate is wanted and no address is served over TLS */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13550,7 +13556,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description in conflict with the present state, or not part of the pending commit */
+            /** @description it is a certificate */
             409: {
                 headers: {
                     [name: string]: unknown;

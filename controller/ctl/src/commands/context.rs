@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use canopy_identity::AuthorityHash;
+use canopy_identity::{AuthorityHash, Credentials};
 
 use crate::cli::ContextAction;
 use crate::client::Client;
@@ -23,11 +23,16 @@ pub fn run(action: &ContextAction, env: Env<'_>, out: &mut dyn Write) -> Result<
     match action {
         ContextAction::List => {
             let current = |name: &str| if all.current.as_deref() == Some(name) { "*" } else { "" };
-            let row = |(name, Context { server, token_file, .. }): (&String, &Context)| {
-                let token = token_file.as_ref().map_or("-".to_owned(), |file| file.display().to_string());
+            let row = |(name, Context { server, token_file, certificate_file, .. }): (&String, &Context)| {
+                let shown = token_file.as_ref().or(certificate_file.as_ref());
+                let token = shown.map_or("-".to_owned(), |file| file.display().to_string());
                 vec![current(name).to_owned(), name.clone(), server.clone(), token]
             };
-            return table(out, &["CURRENT", "NAME", "SERVER", "TOKEN"], all.contexts.iter().map(row).collect());
+            return table(
+                out,
+                &["CURRENT", "NAME", "SERVER", "TOKEN OR CERTIFICATE"],
+                all.contexts.iter().map(row).collect(),
+            );
         }
         ContextAction::Use { name } => {
             if !all.contexts.contains_key(name) {
@@ -37,21 +42,25 @@ pub fn run(action: &ContextAction, env: Env<'_>, out: &mut dyn Write) -> Result<
             file.write(&all)?;
             writeln!(out, "context {name} is used from now on")?;
         }
-        ContextAction::Set { name, address, authority, token } => {
+        ContextAction::Set { name, address, authority, token, certificate } => {
             if !is_plain(name) {
                 let why = format!("{name:?} is not a name of a context: use letters, digits, '-', '_' and '.'");
                 return Err(Failure::new(Exit::Usage, why));
             }
             // What no command could use is not kept.
             let hash = authority.as_deref().map(str::parse::<AuthorityHash>).transpose();
-            Client::new(address, hash.map_err(|e| Failure::new(Exit::Usage, e.to_string()))?)?;
+            let own = certificate.as_ref().map(|file| Credentials::read_file(file)).transpose();
+            let own = own.map_err(|e| Failure::new(Exit::Usage, format!("certificate file {e}")))?;
+            let hash = hash.map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+            Client::showing(address, hash, own.as_ref())?;
             let absolute = |file: &PathBuf| {
                 std::path::absolute(file).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", file.display())))
             };
             let token_file = token.as_ref().map(absolute).transpose()?;
-            let before = all
-                .contexts
-                .insert(name.clone(), Context { server: address.clone(), token_file, authority: authority.clone() });
+            let certificate_file = certificate.as_ref().map(absolute).transpose()?;
+            let (server, authority) = (address.clone(), authority.clone());
+            let context = Context { server, token_file, certificate_file, authority };
+            let before = all.contexts.insert(name.clone(), context);
             // The first one is meant.
             let is_first = all.contexts.len() == 1 && all.current.is_none();
             if is_first {

@@ -4,6 +4,7 @@
 pub mod apply;
 pub mod audit;
 pub mod ca;
+pub mod certificate;
 pub mod chart;
 pub mod check;
 pub mod commit;

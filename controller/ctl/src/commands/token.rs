@@ -38,8 +38,10 @@ pub async fn run(
                 return Err(Failure::new(Exit::Usage, format!("{} exists: name a new file", file.display())));
             }
             let for_seconds = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
-            let body = json!(TokenInput { name: name.clone(), tenant: tenant.clone(), role: *role, for_seconds });
-            let made: NewToken = client.post(&format!("making the token {name}"), PATH, &body).await?;
+            let (name, tenant, role) = (name.clone(), tenant.clone(), *role);
+            let doing = format!("making the token {name}");
+            let body = json!(TokenInput { name, tenant, role, for_seconds, certificate_request: None });
+            let made: NewToken = client.post(&doing, PATH, &body).await?;
             keep(client, &made, file.as_deref(), out, err)
         }
         TokenAction::Rotate { name, file } => {
@@ -66,6 +68,7 @@ pub async fn run(
                 let tenant = item.tenant.as_deref().unwrap_or_default();
                 vec![
                     text(&item.name),
+                    if item.certificate { "certificate" } else { "secret" }.to_owned(),
                     item.role.to_string(),
                     text(tenant),
                     by,
@@ -76,7 +79,7 @@ pub async fn run(
             };
             table(
                 out,
-                &["NAME", "ROLE", "TENANT", "BY", "AGE", "ENDS IN", "USED"],
+                &["NAME", "KIND", "ROLE", "TENANT", "BY", "AGE", "ENDS IN", "USED"],
                 list.items.iter().map(row).collect(),
             )
         }
@@ -117,8 +120,9 @@ fn keep(
         writeln!(err, "{use_it} {}", clean(authority))?;
     }
     let server = client.name();
-    let Some(file) = file else { return Ok(writeln!(out, "{}", made.token.0)?) };
-    let written = replace(file, &made.token.0);
+    let secret = made.token.as_ref().map(|token| token.0.as_str()).unwrap_or_default();
+    let Some(file) = file else { return Ok(writeln!(out, "{secret}")?) };
+    let written = replace(file, secret);
     written.map_err(|e| {
         let then = format!("revoke it with `canopyctl token revoke {}` and make another", clean(&made.name));
         Failure::new(Exit::Error, format!("the token cannot be written to {}: {e}; {then}", file.display()))

@@ -97,6 +97,7 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("TokenInput", "tenant", json!({"pattern": name_pattern(), "maxLength": MAX_NAME, "minLength": 1})),
         ("TokenInput", "role", json!({"enum": Role::ALL})),
         ("TokenInput", "forSeconds", range(tokens::LIVES)),
+        ("TokenInput", "certificateRequest", json!({"minLength": 1, "maxLength": tokens::MAX_REQUEST})),
         ("SubjectRequest", "subject", json!({"pattern": subject})),
         ("ProviderAnswer", "code", json!({"minLength": 1, "maxLength": MAX_PART})),
         ("ProviderAnswer", "state", json!({"minLength": 1, "maxLength": MAX_PART})),

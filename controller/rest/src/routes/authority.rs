@@ -84,11 +84,9 @@ pub(crate) async fn replace(
 fn subjects(names: &[String]) -> Result<Vec<Subject>, ApiError> {
     let one = |(index, name): (usize, &String)| {
         let invalid = |detail| ApiError::invalid(FieldError::new(format!("acceptLoss[{index}]"), detail));
-        match name.parse() {
-            Ok(Subject::Controller) => {
-                Err(invalid("\"controller\" is not an agent: use node/NAME or host/NAME".to_owned()))
-            }
-            Ok(agent) => Ok(agent),
+        match name.parse::<Subject>() {
+            Ok(subject) if subject.is_agent() => Ok(subject),
+            Ok(other) => Err(invalid(format!("\"{other}\" is not an agent: use node/NAME or host/NAME"))),
             Err(error) => Err(invalid(format!("{error}"))),
         }
     };

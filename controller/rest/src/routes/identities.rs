@@ -136,9 +136,9 @@ pub(super) fn served(registrar: Option<Arc<Registrar>>) -> Result<Arc<Registrar>
 /// A node or a host; the controller makes its own certificate.
 fn agent(subject: &str) -> Result<Subject, ApiError> {
     let invalid = |detail| ApiError::invalid(FieldError::new("subject", detail));
-    match subject.parse() {
-        Ok(Subject::Controller) => Err(invalid("\"controller\" has no token: use node/NAME or host/NAME".to_owned())),
-        Ok(agent) => Ok(agent),
+    match subject.parse::<Subject>() {
+        Ok(subject) if subject.is_agent() => Ok(subject),
+        Ok(other) => Err(invalid(format!("\"{other}\" has no token for agents: use node/NAME or host/NAME"))),
         Err(error) => Err(invalid(format!("{error}"))),
     }
 }

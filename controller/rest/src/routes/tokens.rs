@@ -10,7 +10,9 @@ use axum::extract::{Extension, State};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use canopy_controller_access::{Identity, MAX_LIFE, MIN_LIFE, Token, TokenError, TokenRequest, TokenSecret, Tokens};
+use canopy_controller_access::{
+    Identity, MAX_CERTIFICATE_LIFE, MAX_LIFE, MIN_LIFE, Token, TokenError, TokenRequest, TokenSecret, Tokens,
+};
 use canopy_controller_actor::{Controller, Target};
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::sign_in::Credential;
@@ -19,6 +21,7 @@ use canopy_controller_api::{Kind, List};
 use canopy_controller_authority::Registrar;
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::role::Role;
+use canopy_identity::KeyHash;
 use canopy_model::FieldError;
 use canopy_units::UnixTime;
 
@@ -27,13 +30,16 @@ use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath};
 use crate::request;
+use crate::routes::identities::served;
 use crate::sessions::{Sessions, refuse_browsers};
 
 /// Seconds that a token can work.
 pub(crate) const LIVES: RangeInclusive<u64> = MIN_LIFE.as_secs()..=MAX_LIFE.as_secs();
-const DEFAULT: u64 = 30 * 24 * 3600;
+const DEFAULT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Octets of a certificate request: one of the largest RSA key that is used, with some names, has a third of it.
+pub(crate) const MAX_REQUEST: usize = 8 << 10;
 /// A page must not be able to leave itself a way in, nor a token to outlive its revocation by one that it has made.
-const FOR_USERS: &str = "tokens are made, rotated and revoked by users themselves, not from a browser nor with a token: use `canopyctl token` without CANOPY_TOKEN_FILE";
+const FOR_USERS: &str = "tokens are made, rotated and revoked by users themselves, not from a browser nor with a token or a certificate: use `canopyctl token` and `canopyctl certificate` on the controller's machine, without CANOPY_TOKEN_FILE";
 
 /// Who sends this request, as the controller sees it, and with which role.
 #[utoipa::path(get, path = "/api/v1/caller", tag = "tokens", operation_id = "getCaller",
@@ -50,9 +56,9 @@ pub(crate) async fn list(Extension(tokens): Extension<Arc<Tokens>>, Sender(by): 
     ([(CACHE_CONTROL, "no-store")], Json(List::new(Kind::TokenList, items))).into_response()
 }
 
-/// Makes a token with at most your role in the domain, or in the tenant that it is for. The answer alone has its secret.
+/// Makes a token with at most your role in the domain, or in the tenant that it is for: a secret, which the answer alone has, or a certificate for `certificateRequest`.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", operation_id = "createToken", request_body = TokenInput,
-    responses((status = 201, body = NewToken, description = "made"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "more than your role, or sent by a browser or with a bearer"), (status = 409, body = Problem, description = "the name is in use"), (status = 422, body = Problem, description = "not valid"), (status = 429, body = Problem, description = "too many tokens")))]
+    responses((status = 201, body = NewToken, description = "made"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "more than your role, or sent by a browser or with a bearer"), (status = 409, body = Problem, description = "the name is in use, or a certificate is wanted and no address is served over TLS"), (status = 422, body = Problem, description = "not valid"), (status = 429, body = Problem, description = "too many tokens")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
     Extension(tokens): Extension<Arc<Tokens>>,
@@ -60,22 +66,70 @@ pub(crate) async fn create(
     Sender(by): Sender,
     headers: HeaderMap,
     conditions: Conditions,
-    ApiJson(TokenInput { name, tenant, role, for_seconds }): ApiJson<TokenInput>,
+    ApiJson(TokenInput { name, tenant, role, for_seconds, certificate_request }): ApiJson<TokenInput>,
 ) -> Result<Response, ApiError> {
     conditions.unconditional()?;
     for_users(&headers, &by)?;
-    let life = Duration::from_secs(for_seconds.map_or(DEFAULT, u64::from));
+    let wanted = certificate_request.map(|text| Wanted::read(&text, registrar.clone())).transpose()?;
+    let default = if wanted.is_some() { MAX_CERTIFICATE_LIFE } else { DEFAULT };
+    let life = for_seconds.map_or(default, |seconds| Duration::from_secs(seconds.into()));
     let request = TokenRequest { name, tenant, role, life };
     makes_tokens(&by, request.tenant.as_deref())?;
-    tokens.check(&request, &by, UnixTime::now()).map_err(refused)?;
+    tokens.check(&request, wanted.as_ref().map(|wanted| wanted.key), &by, UnixTime::now()).map_err(refused)?;
     audited(&controller, &request.name, Action::Create, &by).await?;
-    let made = on_disk(move || tokens.make(request, &by, UnixTime::now())).await?;
-    Ok(shown(StatusCode::CREATED, made, registrar.as_deref()))
+    let made = match wanted {
+        None => {
+            let (secret, token) = on_disk(move || tokens.make(request, &by, UnixTime::now())).await?;
+            shown(StatusCode::CREATED, token, Some(secret), None, registrar.as_deref())
+        }
+        Some(wanted) => {
+            let now = UnixTime::now();
+            // It is worth nothing until the token is there.
+            let certificate = wanted.certify(&request.name, now + life, now)?;
+            let token = on_disk(move || tokens.make_certificate(request, wanted.key, &by, now)).await?;
+            shown(StatusCode::CREATED, token, None, Some(certificate), registrar.as_deref())
+        }
+    };
+    Ok(made)
+}
+
+/// The certificate that a caller wants.
+struct Wanted {
+    registrar: Arc<Registrar>,
+    /// In DER.
+    request: Vec<u8>,
+    key: KeyHash,
+}
+
+impl Wanted {
+    fn read(text: &str, registrar: Option<Arc<Registrar>>) -> Result<Self, ApiError> {
+        let registrar = served(registrar)?;
+        let invalid = |why: String| ApiError::invalid(FieldError::new("certificateRequest", why));
+        if text.len() > MAX_REQUEST {
+            return Err(invalid(format!("has {} octets: at most {MAX_REQUEST}", text.len())));
+        }
+        let unreadable = |why: &dyn std::fmt::Display| {
+            invalid(format!("not a certificate request in PEM, as `canopyctl certificate request` makes it: {why}"))
+        };
+        let request = canopy_identity::request_of_pem(text).map_err(|error| unreadable(&error))?;
+        let key = canopy_identity::key_hash_of_request(&request).map_err(|error| unreadable(&error))?;
+        Ok(Self { registrar, request, key })
+    }
+
+    /// The certificate, and the controller's authorities, in PEM.
+    fn certify(&self, name: &str, until: UnixTime, now: UnixTime) -> Result<String, ApiError> {
+        let made = self.registrar.certify_operator(name, &self.request, until, now);
+        let made = made.map_err(|error| {
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal", format!("cannot certify the key: {error}"))
+        })?;
+        let all = made.chain.into_iter().chain(made.authorities);
+        Ok(all.map(|der| canopy_identity::to_pem(&der.into())).collect())
+    }
 }
 
 /// Gives a token of yours another secret, and its whole life again. The answer alone has it; the secret before works for ten minutes more.
 #[utoipa::path(post, path = "/api/v1/tokens/{token}/rotate", tag = "tokens", operation_id = "rotateToken", params(("token" = String, Path, description = "its name")),
-    responses((status = 200, body = NewToken, description = "rotated"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "more than your role, another user's, or sent by a browser or with a bearer"), (status = 404, body = Problem, description = "you have no such token")))]
+    responses((status = 200, body = NewToken, description = "rotated"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "more than your role, another user's, or sent by a browser or with a bearer"), (status = 404, body = Problem, description = "you have no such token"), (status = 409, body = Problem, description = "it is a certificate")))]
 pub(crate) async fn rotate(
     State(controller): State<Controller>,
     Extension(tokens): Extension<Arc<Tokens>>,
@@ -87,11 +141,11 @@ pub(crate) async fn rotate(
 ) -> Result<Response, ApiError> {
     conditions.unconditional()?;
     for_users(&headers, &by)?;
-    let token = tokens.own(&name, &by, UnixTime::now()).map_err(refused)?;
+    let token = tokens.rotatable(&name, &by, UnixTime::now()).map_err(refused)?;
     makes_tokens(&by, token.tenant.as_deref())?;
     audited(&controller, &name, Action::Rotate, &by).await?;
-    let made = on_disk(move || tokens.rotate(&name, &by, UnixTime::now())).await?;
-    Ok(shown(StatusCode::OK, made, registrar.as_deref()))
+    let (secret, token) = on_disk(move || tokens.rotate(&name, &by, UnixTime::now())).await?;
+    Ok(shown(StatusCode::OK, token, Some(secret), None, registrar.as_deref()))
 }
 
 /// Ends a token at once, and the sessions of the web UI that it began: yours, or any as an administrator. Streams that it has open last to their own end, an hour at most.
@@ -149,9 +203,16 @@ async fn on_disk<T: Send + 'static>(
     tokio::task::spawn_blocking(act).await.map_err(failed)?.map_err(refused)
 }
 
-fn shown(status: StatusCode, (secret, token): (TokenSecret, Token), registrar: Option<&Registrar>) -> Response {
+fn shown(
+    status: StatusCode,
+    token: Token,
+    secret: Option<TokenSecret>,
+    certificate: Option<String>,
+    registrar: Option<&Registrar>,
+) -> Response {
     let shown = NewToken {
-        token: Credential(secret.reveal().to_owned()),
+        token: secret.map(|secret| Credential(secret.reveal().to_owned())),
+        certificate,
         name: token.name,
         tenant: token.tenant,
         role: token.role,
@@ -162,7 +223,7 @@ fn shown(status: StatusCode, (secret, token): (TokenSecret, Token), registrar: O
 }
 
 fn item(token: Token) -> TokenItem {
-    let Token { name, tenant, role, maker, created, expires, used } = token;
+    let Token { name, tenant, role, maker, created, expires, used, is_certificate } = token;
     TokenItem {
         name,
         tenant,
@@ -171,6 +232,7 @@ fn item(token: Token) -> TokenItem {
         created_unix_ns: created.nanos(),
         expires_unix_ns: expires.nanos(),
         used_unix_ns: used.map(UnixTime::nanos),
+        certificate: is_certificate,
     }
 }
 
@@ -181,6 +243,7 @@ fn refused(error: TokenError) -> ApiError {
         TokenError::NotYours(_) => ApiError::new(StatusCode::FORBIDDEN, "NotYours", detail),
         TokenError::AboveMaker { .. } => ApiError::new(StatusCode::FORBIDDEN, "RoleNeeded", detail),
         TokenError::Exists(_) => ApiError::new(StatusCode::CONFLICT, "AlreadyExists", detail),
+        TokenError::Certificate(_) => ApiError::new(StatusCode::CONFLICT, "IsCertificate", detail),
         TokenError::NotFound(name) => ApiError::not_found("token", name),
         TokenError::TooMany => ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyTokens", detail),
         TokenError::Random(_) | TokenError::File(_) => {

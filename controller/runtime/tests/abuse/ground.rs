@@ -187,7 +187,9 @@ fn keys(directory: &Path) -> Keys {
     };
     Keys {
         anonymous: Arc::new(canopy_identity::client(trust.clone(), None).unwrap()),
-        operator: Arc::new(canopy_identity::operator(registrar.authority()).unwrap()),
+        operator: Arc::new(
+            canopy_identity::operator(canopy_identity::Trust::Token(registrar.authority()), None).unwrap(),
+        ),
         honest_node: of("node/n1"),
         honest_host: of("host/s1"),
         node: of("node/n2"),
