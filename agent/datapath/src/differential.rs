@@ -35,11 +35,12 @@ const WINDOW: u32 = (1 << 22) - 1;
 const NEVER: Duration = Duration::from_nanos(u64::MAX / 2);
 
 /// What must occur, so that it is known to be compared: at least ten times in all.
-const MUST_OCCUR: [&str; 11] = [
+const MUST_OCCUR: [&str; 12] = [
     "copy to a receiver",
     "copy to a late receiver",
     "copy to a child node",
     "no copy to a late branch",
+    "copy to a late receiver from the first packet on",
     "feedback after an ACK",
     "feedback after a NAK",
     "feedback after a leave",
@@ -102,7 +103,15 @@ impl<'a> Pair<'a> {
             });
         });
         assert_eq!(errors, []);
-        let params = Params { start: TURN + u64::from(start), window: WINDOW.into(), reack, nak_merge, psn_bits: 24 };
+        let params = Params {
+            start: TURN + u64::from(start),
+            window: WINDOW.into(),
+            reack,
+            nak_merge,
+            psn_bits: 24,
+            // A headend that is open when its state starts.
+            lost: place == Place::Headend,
+        };
         let mut reference = Aggregation::new(params, epoch);
         for b in 0..BRANCHES {
             let entry = Entry { receiver: b < RECEIVERS, since: epoch, ..Entry::default() };
@@ -220,6 +229,8 @@ impl<'a> Pair<'a> {
                 count("copy to a receiver", copies.iter().filter(|(slot, _)| *slot < RECEIVERS).count());
                 count("copy to a late receiver", copies.iter().filter(|(_, shift)| *shift != 0).count());
                 count("copy to a child node", copies.iter().filter(|(slot, _)| *slot >= RECEIVERS).count());
+                let from_first = |(slot, _): &&(u32, u64)| self.reference.start(*slot).is_some_and(|s| s.shift == 0);
+                count("copy to a late receiver from the first packet on", copies.iter().filter(from_first).count());
                 count("no copy to a late branch", self.reference.active().count() - copies.len());
             }
             Input::Ack { branch, epoch, .. } => {
@@ -330,7 +341,7 @@ fn run(place: Place, bed: &mut Testbed, of: &Run, seen: &mut BTreeMap<&'static s
         if !matches!(input, Input::Ack { .. } | Input::Nak { .. }) {
             pair.compare_branches();
         }
-        if event % 512 == 0 || event + 1 == events {
+        if event % 512 == 511 || event + 1 == events {
             pair.compare_telemetry();
         }
     }

@@ -276,9 +276,12 @@ impl Groups {
         let known = was.entries.group.filter(|_| !fresh);
         let mut state = was.state.as_deref().copied().filter(|_| !fresh);
         if state.is_none() {
-            // No data has passed a headend that is closed.
-            let took_data = conf.flags & (Flag::GROUP_HEADEND.0 | Flag::GROUP_CLOSED.0) == Flag::GROUP_HEADEND.0;
-            bpf.states().put(&id, &fresh_state(took_data))?;
+            // No data has passed a headend that is closed; nor another node that has the state of every group that it had.
+            let lost = match conf.flags & Flag::GROUP_HEADEND.0 {
+                0 => self.is_cold(id),
+                _ => conf.flags & Flag::GROUP_CLOSED.0 == 0,
+            };
+            bpf.states().put(&id, &fresh_state(lost))?;
         }
         if !was.has_cnps || fresh {
             bpf.cnps().put(&id, &types::canopy_cnp::default())?;
@@ -345,7 +348,7 @@ impl Groups {
             }
             // A child node that is active already continues with its next feedback, whatever receivers moved behind it.
             let counts = there.is_some_and(|s| has(&s.active, slot));
-            let cold = self.cold || self.cold_groups.contains(&id);
+            let cold = self.is_cold(id);
             // A receiver proves with its queue pair that it may start, and continues where it started (decisions 3.13).
             let at_boundary = at_boundary && if receiver { start.is_none() } else { !cold && !counts };
             let LateStart { shift, msn_base } = start.unwrap_or_default();
@@ -354,6 +357,11 @@ impl Groups {
             self.bpf.control(id, join, &[0; ACK_FRAME])?;
         }
         Ok(())
+    }
+
+    /// Whether the node may have lost the state of the group.
+    fn is_cold(&self, id: u32) -> bool {
+        self.cold || self.cold_groups.contains(&id)
     }
 
     /// Removes entries of the group that `want` has no more, and everything else of a group that is gone.

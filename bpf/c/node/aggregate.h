@@ -575,6 +575,22 @@ struct canopy_data {
 	bool message_start;
 };
 
+/*
+ * Decisions 3.13: before the session's first packet no branch is confirmed, and a source that waited for late receivers sends
+ * it for them too. So pending branches start with it, also where it comes again because a link lost it; but not where this node
+ * has acknowledged it, or has lost its state and does not know whether it has.
+ */
+static __always_inline bool starts_with_first(const struct canopy_state *s, __u64 start, __u64 v)
+{
+	return v == start && !s->lost && !s->acks_out && s->nak_key >> KIND_BITS <= start && s->late_from <= start;
+}
+
+/* A branch lacks the session's first packet: it comes again, and pending branches wait for it. */
+static __always_inline bool lacks_first(const struct canopy_state *s, __u64 start)
+{
+	return !s->lost && s->tree[1].key >> KIND_BITS <= start;
+}
+
 /* Accounts for a data packet and sets `to` to the branches that get a copy. Returns 0 or a drop reason. */
 static __always_inline __u32 data_passes(struct canopy_state *s, const struct canopy_data *data, __u64 now,
 					 struct canopy_slots *to)
@@ -600,13 +616,15 @@ static __always_inline __u32 data_passes(struct canopy_state *s, const struct ca
 	s->position = v + 1;
 	/*
 	 * Pending branches start at a new message, and only once the minimum has reached the late_from of the previous start, so
-	 * that one late_from is enough. Not while a branch is unconfirmed: a node that has lost its state does not know yet what is new. Without active branches they also start at a retransmitted message that this node has not
-	 * acknowledged: its first copy was lost, and no other message may follow it.
+	 * that one late_from is enough. Not while a branch is unconfirmed: a node that has lost its state does not know yet what is
+	 * new. Without active branches they also start at a retransmitted message that this node has not acknowledged: its first
+	 * copy was lost, and no other message may follow it.
 	 */
 	starts = data->message_start && !s->carrying && (s->pending.word[0] | s->pending.word[1]) &&
-		 !(s->unconfirmed.word[0] | s->unconfirmed.word[1]) &&
-		 ((v >= s->high && s->sent_next >= s->late_from) ||
-		  (!(s->active.word[0] | s->active.word[1]) && v >= s->sent_next));
+		 (starts_with_first(s, data->start, v) ||
+		  (!(s->unconfirmed.word[0] | s->unconfirmed.word[1]) &&
+		   ((v >= s->high && s->sent_next >= s->late_from && !lacks_first(s, data->start)) ||
+		    (!(s->active.word[0] | s->active.word[1]) && v >= s->sent_next))));
 	if (v >= s->high) {
 		s->high = v + 1;
 		s->fresh_packets += 1;

@@ -301,7 +301,7 @@ enum canopy_min_kind {
 struct canopy_state {
 	struct bpf_spin_lock lock;
 	__u32 carrying;			/* programs of another layout forwarded until now; CONTROL_CARRY ends it */
-	__u32 lost;			/* the node lost the state of a session that may be open: its first PSN is anywhere */
+	__u32 lost;			/* the node lost the state of a session that may be open: it does not know whether its first packet was the session's */
 	__u32 pad;
 	__u64 high;			/* highest data PSN forwarded + 1; 0 = no data yet */
 	__u64 sent_next;		/* next PSN last reported upstream; 0 = report the minimum once it is known */

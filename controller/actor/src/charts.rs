@@ -73,7 +73,7 @@ struct NodeCharts {
     length: f64,
     /// Packets dropped since the node is known.
     dropped: u64,
-    /// Hops of all receivers of the groups whose headend the node is, with the epoch.
+    /// Hops of all receivers of the groups whose headend the node is, with the group's epoch.
     hops: HashMap<GroupId, (u32, f64)>,
 }
 
@@ -87,6 +87,9 @@ impl NodeCharts {
         span
     }
 }
+
+/// Names and epochs of groups; `None`: there is no such group.
+type Names = Vec<Option<(String, u32)>>;
 
 /// Charts of one object, and where their steps are on the wall clock.
 pub struct Charted {
@@ -116,14 +119,14 @@ impl Controller {
         let at = entry(nodes, known, node);
         let span = at.next(taken, self.chart_now());
         for (group, name) in groups.values().zip(names) {
-            let (Some(name), Some(program)) = (name, spec.groups.get(&group.group_id)) else { continue };
+            let (Some((name, epoch)), Some(program)) = (name, spec.groups.get(&group.group_id)) else { continue };
             let progress = progress.get(&group.group_id).copied().unwrap_or_default();
             at.saved -= progress.branch_octets as f64;
             if program.headend.is_some() {
-                let known = at.hops.get(&group.group_id).filter(|(epoch, _)| *epoch == group.epoch);
+                let known = at.hops.get(&group.group_id).filter(|(of, _)| *of == epoch);
                 let of_epoch = known.map(|(_, hops)| *hops).unwrap_or_else(|| {
                     let counted = self.read(|d| d.group(&name)).map_or(0.0, |g| hops(&g.status.tree));
-                    at.hops.insert(group.group_id, (group.epoch, counted));
+                    at.hops.insert(group.group_id, (epoch, counted));
                     counted
                 });
                 at.octets += progress.octets as f64;
@@ -131,7 +134,7 @@ impl Controller {
                 let object = ChartObject::Group(name.clone());
                 charts.read(&object, span, &group_readings(group), progress.octets > 0);
             }
-            if progress.epoch_changed {
+            if progress.branches_changed {
                 let is_gone = |address: Ipv6Addr| !group.branches.iter().any(|branch| branch.address == address);
                 charts.remove_branches(&name, Some(node), is_gone);
             }
@@ -296,14 +299,15 @@ impl Controller {
         if shift.unsigned_abs() < MAX_DRIFT { 0 } else { shift }
     }
 
+    /// The spec of a node, and the names and epochs of groups.
     fn names(
         &self,
         node: &str,
         groups: &BTreeMap<GroupId, GroupTelemetry>,
-    ) -> Option<(std::sync::Arc<NodeSpec>, Vec<Option<String>>)> {
+    ) -> Option<(std::sync::Arc<NodeSpec>, Names)> {
         self.read(|d| {
-            let names = groups.keys().map(|id| d.group_name(*id).map(str::to_owned)).collect();
-            Some((d.node_spec(node)?, names))
+            let named = |id| Some((d.group_name(id)?.to_owned(), d.group_epoch(id)?));
+            Some((d.node_spec(node)?, groups.keys().map(|id| named(*id)).collect()))
         })
     }
 

@@ -34,8 +34,8 @@ pub struct Progress {
     pub octets: u64,
     /// Octets sent to all branches.
     pub branch_octets: u64,
-    /// The program is another one.
-    pub epoch_changed: bool,
+    /// It has other branches.
+    pub branches_changed: bool,
 }
 
 impl Progress {
@@ -47,7 +47,7 @@ impl Progress {
         Self {
             octets: now.data_octets.get().saturating_sub(before.data_octets.get()),
             branch_octets: if is_same { sent(now).saturating_sub(sent(before)) } else { 0 },
-            epoch_changed: before.epoch != now.epoch,
+            branches_changed: !before.branches.iter().map(|b| b.address).eq(now.branches.iter().map(|b| b.address)),
         }
     }
 }

@@ -56,6 +56,7 @@ pub mod uid;
 pub mod view;
 
 mod alloc;
+mod epochs;
 mod hash;
 mod member;
 mod plan;

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
@@ -24,9 +25,10 @@ use canopy_units::Octets;
 
 use crate::alloc::Allocation;
 use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide, inner_bytes};
+use crate::epochs::{Epochs, Planning};
 use crate::error::DomainError;
 use crate::member::Member;
-use crate::receivers_by_edge::{Joined, ReceiversByEdge, counts_since, has_moved};
+use crate::receivers_by_edge::{Joined, ReceiversByEdge, has_moved};
 use crate::topology::{Network, NodeIx};
 use crate::tree::{Tree, TreeNode};
 
@@ -55,6 +57,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) before: Option<&'a GroupPlan>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
+    /// Of the nodes of the tree in force; `None` if they are not known, or every node starts over.
+    pub(crate) epochs: Option<&'a Epochs>,
     /// The tree leads over these ports of nodes towards the root (decisions 3.14): it is the one in force, and not over the paths of the
     /// network.
     pub(crate) kept: Option<&'a [Endpoint]>,
@@ -78,6 +82,7 @@ pub(crate) struct GroupPlan {
     pub(crate) receivers_by_edge: ReceiversByEdge,
     /// Epoch in which receivers last moved.
     pub(crate) moved: u32,
+    pub(crate) epochs: Arc<Epochs>,
 }
 
 /// The result of planning a group.
@@ -162,6 +167,14 @@ pub(crate) fn plan_group(
     let moves = intent.before.is_some_and(|p| has_moved(&p.receivers_by_edge, &receivers_by_edge, intent.epoch));
     let moved = if moves { intent.epoch } else { intent.moved };
     let intent = Intent { moved, ..intent };
+    let (epoch, is_open) = (intent.epoch, intent.open);
+    let planning = Planning { network, tree: &tree, behind: &receivers_by_edge, epoch, moved, is_open };
+    let before = intent.before.map(|plan| &plan.receivers_by_edge);
+    let epochs = match intent.epochs {
+        Some(known) => known.next(&planning, before, receivers.iter().map(|r| &r.joined)),
+        None => Epochs::of_tree(&planning),
+    };
+    let epochs = Arc::new(epochs);
     let multicast = multicast(common.addresses, network, &intent, &tree)?;
     let planner = Planner {
         addresses: common.addresses,
@@ -171,14 +184,14 @@ pub(crate) fn plan_group(
         source: &source,
         edges,
         tree: &tree,
-        receivers_by_edge: &receivers_by_edge,
+        epochs: &epochs,
         multicast,
     };
     planner.check_branches()?;
     let (decision, edges) = planner.encoding()?;
     let programs = (0..tree.nodes.len()).map(|at| planner.program(at, &decision, &edges)).collect::<Result<_, _>>()?;
     let encoding = planner.report(decision, &edges)?;
-    Ok(Planned::Live(GroupPlan { tree, encoding, receivers_by_edge, moved }, programs))
+    Ok(Planned::Live(GroupPlan { tree, encoding, receivers_by_edge, moved, epochs }, programs))
 }
 
 fn no_way(network: &Network, from: NodeIx, to: NodeIx) -> String {
@@ -269,7 +282,7 @@ struct Planner<'a> {
     /// Receivers by the node that they are attached to.
     edges: BTreeMap<NodeIx, Vec<&'a Placed>>,
     tree: &'a Tree,
-    receivers_by_edge: &'a ReceiversByEdge,
+    epochs: &'a Epochs,
     /// Set for IP multicast between nodes.
     multicast: Option<Multicast>,
 }
@@ -313,13 +326,13 @@ impl Planner<'_> {
     }
 
     fn program(&self, at: usize, decision: &Decision, edges: &[usize]) -> Result<GroupProgram, DomainError> {
-        let Intent { name, spec, allocation, epoch, .. } = self.intent;
+        let Intent { name, spec, allocation, .. } = self.intent;
         let t = &self.tree.nodes[at];
         let provisioned = edges.iter().position(|&e| e == at).is_some_and(|e| !decision.in_band[e]);
         Ok(GroupProgram {
             group_id: allocation.group_id,
             name: name.to_owned(),
-            epoch,
+            epoch: self.epochs.of(self.network.id(t.node)),
             tree_id: allocation.tree_id,
             proxy: self.proxy()?,
             designated_qpn: allocation.session.designated_qpn,
@@ -437,7 +450,6 @@ impl Planner<'_> {
         let nodes = t.children.iter().filter_map(|&at| {
             let child = &self.tree.nodes[at];
             let up = child.parent?;
-            let behind = self.receivers_by_edge.get(&(self.network.id(t.node), self.network.id(child.node)))?;
             Some(Branch {
                 address: self.address(child.node),
                 port: up.parent_port,
@@ -447,7 +459,7 @@ impl Planner<'_> {
                 // receivers with copies of a former branch, and the parent must not count them from a later message on.
                 at_boundary: false,
                 start: None,
-                since: counts_since(behind, self.intent.moved, self.intent.epoch),
+                since: self.epochs.since(self.network.id(child.node)),
                 standby: false,
                 lost: false,
             })

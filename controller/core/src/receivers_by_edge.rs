@@ -4,6 +4,8 @@
 //! A parent keeps the feedback state of a child for the receivers that were behind it. When other receivers move behind
 //! that child, its earlier feedback does not cover them: the parent must discard it and accept only feedback of the new
 //! epoch. The result follows from durable facts alone, so that a restarted controller computes the same.
+//!
+//! So it is in a tree of which nothing else is known; what a change of a known tree makes of it, [`Epochs`](crate::epochs::Epochs) has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;

@@ -198,6 +198,11 @@ pub(crate) struct TreeRecord {
     pub(crate) moved: u32,
     /// See [`Tree::uplinks`](crate::tree::Tree::uplinks).
     pub(crate) uplinks: Vec<Endpoint>,
+    /// Of the tree's nodes: of the node's program, and since which its feedback counts at its parent
+    /// ([`Epochs`](crate::epochs::Epochs)). Empty where both follow from `epoch` and `moved`, as those of a version that did not know
+    /// them do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) epochs: Vec<(u32, u32)>,
 }
 
 /// Durable form of a group; its members have records of their own.
@@ -254,6 +259,11 @@ impl Record {
 
 #[cfg(test)]
 impl GroupRecord {
+    /// Removes what versions with one epoch per tree do not know.
+    pub(crate) fn forget_epochs(&mut self) {
+        self.tree.iter_mut().for_each(|tree| tree.epochs.clear());
+    }
+
     /// Sets it to a later epoch.
     pub(crate) fn age(&mut self, epochs: u32) {
         self.epoch += epochs;

@@ -25,6 +25,8 @@ pub struct Params {
     pub nak_merge: Duration,
     /// Bits of a PSN: 24 on the wire, fewer for model checking.
     pub psn_bits: u32,
+    /// The node may have lost the state of the session: it does not know whether it has acknowledged the first packet.
+    pub lost: bool,
 }
 
 /// Reason of a NAK.
@@ -230,6 +232,8 @@ pub struct Aggregation {
     /// Branches that started last, and their start PSN: retransmissions below it are not sent to them.
     late: BTreeSet<u32>,
     late_from: u64,
+    /// An ACK was sent upstream.
+    has_acked: bool,
     /// MSN last sent upstream: sent while only pending branches exist, and the base of those that start then.
     reported_msn: u64,
     /// `counters.data_packets` at the last [`Input::PendingOnly`].
@@ -273,6 +277,7 @@ impl Aggregation {
             probing: BTreeMap::new(),
             late: BTreeSet::new(),
             late_from: 0,
+            has_acked: false,
             reported_msn: TURN,
             data_packets_polled: 0,
             repeat_checked_at: 0,
@@ -417,7 +422,7 @@ impl Aggregation {
         let repeated = match self.lowest() {
             None if !self.waits() => return None,
             None => {
-                self.counters.acks_out += 1;
+                self.count_ack();
                 self.feedback(31, self.reported - 1)
             }
             Some((minimum, Branch { nak: Some(nak), nak_received, .. })) if !self.was_resent(minimum, nak_received) => {
@@ -438,7 +443,7 @@ impl Aggregation {
             return None;
         }
         self.reported = self.high;
-        self.counters.acks_out += 1;
+        self.count_ack();
         Some(self.feedback(31, self.high - 1))
     }
 
@@ -536,11 +541,9 @@ impl Aggregation {
         // One boundary at a time: every branch must have passed the last one, because `late_from` is a single PSN.
         let passed = self.reported >= self.late_from;
         // Not while a branch is unconfirmed: a node that has lost its state does not know yet what is new.
-        if begins
-            && !self.pending.is_empty()
-            && self.all_confirmed()
-            && (v >= self.high && passed || self.branches.is_empty() && v >= self.reported)
-        {
+        let at_new = v >= self.high && passed && !self.lacks_first();
+        let at_message = self.all_confirmed() && (at_new || self.branches.is_empty() && v >= self.reported);
+        if begins && !self.pending.is_empty() && (at_message || self.starts_with_first(v)) {
             self.start_pending(v);
         }
         if v >= self.high {
@@ -549,6 +552,19 @@ impl Aggregation {
         }
         self.counters.data_packets += 1;
         Ok(())
+    }
+
+    /// 3.13: before the session's first packet no branch is confirmed, and a source that waited for late receivers sends it for them
+    /// too: they start with it, also where it comes again because a link lost it. Not where this node has acknowledged it, or may have.
+    fn starts_with_first(&self, v: u64) -> bool {
+        let start = self.params.start;
+        let is_new = !self.params.lost && !self.has_acked && self.last_nak_psn <= start;
+        v == start && is_new && self.late_from <= start
+    }
+
+    /// A branch lacks the session's first packet: it comes again, and pending branches wait for it.
+    fn lacks_first(&self) -> bool {
+        !self.params.lost && self.base().is_some_and(|base| base <= self.params.start)
     }
 
     /// Activates the pending branches at `next_psn`; they do not need earlier data.
@@ -725,8 +741,13 @@ impl Aggregation {
         Feedback { syndrome, psn: (psn & mask) as u32, msn: msn as u32 & 0xFF_FFFF }
     }
 
-    fn send_ack(&mut self) -> Feedback {
+    fn count_ack(&mut self) {
         self.counters.acks_out += 1;
+        self.has_acked = true;
+    }
+
+    fn send_ack(&mut self) -> Feedback {
+        self.count_ack();
         let credits = self.branches.values().map(|b| b.credits).min().unwrap_or(31);
         self.feedback(credits, self.base().unwrap_or(1) - 1)
     }

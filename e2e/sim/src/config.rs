@@ -12,6 +12,9 @@ use crate::shape::Shape;
 pub enum Window {
     /// After the group was opened, before the first packet.
     BeforeFirst,
+    /// The same, and the source waits until all of them are reported to get data. Links are good then: an edge that has late receivers only
+    /// cannot know that a first packet was lost on the way to it.
+    Awaited,
     /// While the first packet is on its way.
     WhileFirst,
     /// After the first packet.
@@ -249,6 +252,9 @@ impl Setup {
             forged: config.forged.unwrap_or(forged),
             mutant: config.mutant,
         };
+        if config.late == Some(Window::Awaited) {
+            setup.links = Links { delay, ..Links::default() };
+        }
         if let Some(loss) = config.loss {
             (setup.links.loss_down, setup.links.loss_up) = (loss, loss);
         }

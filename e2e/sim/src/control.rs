@@ -7,6 +7,7 @@ use canopy_controller_core::{BranchNews, Command};
 use canopy_model::group::EncodingChoice;
 use canopy_model::ids::Qpn;
 use canopy_model::member::{MemberSpec, Role};
+use canopy_model::status::GroupPhase;
 
 use crate::action::Action;
 use crate::config::Window;
@@ -133,6 +134,13 @@ impl World<'_> {
             }
             self.starts_at = first;
             self.net.at(first, Event::SourceSends);
+        } else if self.late == Some(Window::Awaited) {
+            let more = self.chance.between(1, 3);
+            for _ in 0..more {
+                let (after, n) = (self.chance.below(self.setup.slowest + 1), self.chance.below(1 << 32));
+                self.net.at(now + after, Event::Acts(Action::Join(n)));
+            }
+            self.awaited = Some(self.receivers.len() + more as usize);
         } else if self.late.is_none() && self.setup.slowest > 0 {
             // Late joins are more frequent soon after the group was opened, and some meet a move.
             for _ in 0..self.chance.below(5) {
@@ -145,6 +153,21 @@ impl World<'_> {
                 }
             }
         }
+    }
+
+    /// The source begins to send once as many receivers as it waits for are reported to get data, as applications do (`wait_ready`).
+    pub(crate) fn starts_if_ready(&mut self, now: u64) {
+        if self.awaited.is_none_or(|awaited| self.receivers.len() < awaited) {
+            return;
+        }
+        let Some(status) = self.controller.domain().group(GROUP).map(|group| group.status) else { return };
+        if status.phase != GroupPhase::Ready || !status.probing.is_empty() {
+            return;
+        }
+        self.remark(now, || "the source begins".to_owned());
+        (self.awaited, self.starts_at) = (None, now);
+        self.oracle.begins();
+        self.wake_source(now);
     }
 
     fn draw_node(&self, n: u64) -> Place {

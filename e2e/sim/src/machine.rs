@@ -31,6 +31,8 @@ pub enum Mutant {
     OwnMsn,
     /// The credits of an ACK are those of the branch that sent it, not the minimum (3.2).
     OwnCredits,
+    /// Late branches wait for a message after the session's first one where another branch was there before (3.13).
+    NoFirst,
     /// An agent puts the epoch of a program into force before the branches of that epoch count (3.9).
     EpochFirst,
 }
@@ -47,7 +49,8 @@ pub struct Machine {
 impl Machine {
     /// Nothing sent, no branches, the program of `epoch` in force.
     pub fn new(params: Params, mutant: Mutant, epoch: u32) -> Self {
-        Self { inner: Aggregation::new(params, epoch), mutant, acked: 0 }
+        let lost = params.lost || mutant == Mutant::NoFirst;
+        Self { inner: Aggregation::new(Params { lost, ..params }, epoch), mutant, acked: 0 }
     }
 
     /// As [`Aggregation::handle`], at simulated nanoseconds.

@@ -14,6 +14,8 @@ struct Witness {
     late: bool,
     /// It is a member.
     current: bool,
+    /// The source waited for it before it sent anything.
+    awaited: bool,
     /// Number of the packet that it starts with: of the first packet that was sent to it with its first PSN.
     first: Option<u64>,
     /// Every packet from the first one up to here was delivered, by number.
@@ -75,7 +77,12 @@ impl Oracle {
     /// A receiver joins; they are numbered in the order of joining. `late`: the group was open.
     pub fn joins(&mut self, late: bool, start_psn: u32) {
         let first = (!late).then_some(0);
-        self.witnesses.push(Witness { late, current: true, first, below: 0, credits: None, start_psn });
+        self.witnesses.push(Witness { late, current: true, awaited: false, first, below: 0, credits: None, start_psn });
+    }
+
+    /// The source begins to send, after it has waited for every member: from the first packet on each of them counts.
+    pub fn begins(&mut self) {
+        self.witnesses.iter_mut().for_each(|w| w.awaited = w.current);
     }
 
     /// A receiver is no member any more: what the source is sent does not cover it.
@@ -102,8 +109,12 @@ impl Oracle {
         }
         let first = number + u64::from(into);
         (w.first, w.below) = (Some(first), first);
+        let is_left_out = w.awaited && first > 0;
         if first % self.stream.message != 0 {
             self.violated(at, &format!("receiver {receiver} starts with packet {first}, within a message"));
+        }
+        if is_left_out {
+            self.violated(at, &format!("the source waited for receiver {receiver}, which starts with packet {first}"));
         }
     }
 
@@ -195,6 +206,9 @@ impl Oracle {
                         "I1: the source has finished, but receiver {receiver} holds {first}..{} only",
                         w.below
                     ));
+                }
+                None if w.awaited => {
+                    wrong.push(format!("I4: the source waited for receiver {receiver}, which never started"));
                 }
                 None if boundary < packets => {
                     wrong.push(format!("I4: receiver {receiver} never started, although message {boundary} was sent"));

@@ -60,7 +60,7 @@ pub fn steps(
         steps.push_back(Step::Lists(lists));
     }
     if kernel.machine.is_none() {
-        steps.push_back(Step::State(params(program), program.epoch));
+        steps.push_back(Step::State(params(program, cold), program.epoch));
     }
     joins(kernel, program, &slots, cold, &mut steps);
     if kernel.conf.as_ref() != Some(&conf) {
@@ -148,13 +148,16 @@ fn conf(
     })
 }
 
-fn params(program: &GroupProgram) -> Params {
+fn params(program: &GroupProgram, cold: bool) -> Params {
+    // No data has passed a headend that is closed.
+    let lost = program.headend.as_ref().map_or(cold, |h| h.open);
     Params {
         start: TURN + u64::from(program.start_psn.get()),
         window: program.params.window.into(),
         reack: program.params.reack_interval,
         nak_merge: program.params.nak_merge,
         psn_bits: 24,
+        lost,
     }
 }
 

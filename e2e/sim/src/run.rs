@@ -66,6 +66,8 @@ pub(crate) struct World<'a> {
     pub(crate) late_hosts_stay: bool,
     /// The source posts nothing before this time, ns.
     pub(crate) starts_at: u64,
+    /// The source waits until so many receivers have joined and are reported to get data.
+    pub(crate) awaited: Option<usize>,
     /// The headend has taken data.
     pub(crate) has_first: bool,
     /// A receiver has joined late.
@@ -119,7 +121,7 @@ impl<'a> World<'a> {
         let stream = Stream { packets: setup.packets, message: setup.message.into(), window: setup.window.into() };
         let fabric = Fabric::new(&topology);
         let source_port = fabric.host_port(fabric.place(SOURCE_HOST).context("no source")?);
-        let waits = config.late == Some(Window::BeforeFirst);
+        let waits = matches!(config.late, Some(Window::BeforeFirst | Window::Awaited));
         let mut world = Self {
             source: Source::new(&setup)?,
             fabric,
@@ -143,6 +145,7 @@ impl<'a> World<'a> {
             late: config.late,
             late_hosts_stay: config.late_hosts_stay,
             starts_at: if waits { u64::MAX } else { 0 },
+            awaited: None,
             has_first: false,
             has_asked: false,
             will_send: true,

@@ -13,7 +13,8 @@ pub fn draw(config: &Config, setup: &Setup, chance: &mut Chance) -> Vec<(u64, Ac
     }
     let end = setup.calm;
     let mut all = vec![(end, Action::Calm)];
-    for _ in 0..chance.below(4) {
+    let outages = if config.late == Some(Window::Awaited) { 0 } else { chance.below(4) };
+    for _ in 0..outages {
         outage(end, chance, &mut all);
     }
     if config.only_links {
@@ -64,7 +65,7 @@ fn late(window: Window, end: u64, chance: &mut Chance, all: &mut Vec<(u64, Actio
     let at = chance.below(end * 3 / 4);
     let (n, lasts) = (chance.below(1 << 32), chance.between(1, end.min(100_000_000)));
     match window {
-        Window::BeforeFirst | Window::WhileFirst => return,
+        Window::BeforeFirst | Window::Awaited | Window::WhileFirst => return,
         Window::AfterFirst => {}
         Window::ControllerRestarted => all.push((at, Action::ControllerRestarts)),
         Window::AgentRestarted => all.push((at, Action::AgentRestarts(n, lasts))),

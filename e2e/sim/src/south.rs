@@ -251,6 +251,7 @@ impl World<'_> {
                 index.into_iter().for_each(|index| self.gone(index));
             }
         }
+        self.starts_if_ready(now);
     }
 
     /// The agent reports; the report may be late, or lost until the agent connects again.
@@ -287,5 +288,6 @@ impl World<'_> {
             Ok(effects) => self.publish(effects, now),
             Err(e) => self.oracle.violated(now, &format!("the controller refuses a report: {e}")),
         }
+        self.starts_if_ready(now);
     }
 }

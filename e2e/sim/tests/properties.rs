@@ -192,6 +192,18 @@ fn receivers_join_late_in_every_window() {
     assert!(joins >= 1_000);
 }
 
+/// A source that waits until late receivers are reported to get data sends its first packet for them too.
+#[test]
+fn no_receiver_misses_the_first_message_that_the_source_waited_for() {
+    let config = Config { late: Some(Window::Awaited), ..Config::plain() };
+    let totals = many(0, if deep() { 2_000 } else { 170 }, &config);
+    assert_clean(&totals, &config);
+    assert!(totals.changes[1] >= totals.seeds, "{totals}");
+    let found = finds("the source waited", 0..100, &Config { mutant: Mutant::NoFirst, ..config });
+    println!("{found:?}");
+    assert!(found.is_some(), "no receiver misses it");
+}
+
 /// The first packet is 16 before a wrap.
 #[test]
 fn the_psn_wraps_three_times() {

@@ -44,10 +44,18 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// The first packet sets the PSN of the group, so it is not a random one.
+    /// The first packet sets the PSN of the group, so it is not a random one. At times a receiver joins late before it, or is there only
+    /// when it comes again.
     pub(super) fn new(seed: u64, start: u32, epoch: u32) -> Self {
-        let queue = [Input::Data { psn: start, begins: true }].into();
-        Self { dice: Dice(seed), start, high: TURN + u64::from(start), newest: epoch, queue }
+        let mut dice = Dice(seed);
+        let first = Input::Data { psn: start, begins: true };
+        let late = Entry { at_boundary: true, receiver: true, since: epoch + 1, ..Entry::default() };
+        let fresh = Input::Ack { branch: 1, epoch: 0, psn: start.wrapping_sub(1) & 0xFF_FFFF, msn: 0, credits: 31 };
+        let mut queue = VecDeque::from([Input::Leave(1), Input::Adopt(epoch + 1), Input::Join(1, late), fresh, first]);
+        if dice.one_in(2) {
+            queue.insert(3, Input::Data { psn: (start + 1) & 0xFF_FFFF, begins: true });
+        }
+        Self { dice, start, high: TURN + u64::from(start), newest: epoch + 1, queue }
     }
 
     /// The next input, for a group in the state of `reference`.

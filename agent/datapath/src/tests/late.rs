@@ -43,6 +43,83 @@ fn late(bed: &mut Testbed) -> BranchTelemetry {
     bed.telemetry().branches.into_iter().find(|b| b.address == receiver(1)).unwrap()
 }
 
+/// Two receivers of a session that no node has lost: the first was there before it was open, the second joins late, and its queue pair
+/// has answered.
+fn before_the_first_packet() -> Testbed {
+    let mut bed = Testbed::new(&Shape { receivers: 2, provisioned: true, ..Shape::default() });
+    let mut late = None;
+    let session = |g: &mut canopy_model::node_spec::GroupProgram| {
+        g.start_psn = canopy_model::ids::Psn::new("psn", 7).unwrap();
+        late = g.branches.pop();
+    };
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(session)), []);
+    joins_late(&mut bed, late.unwrap());
+    bed
+}
+
+fn joins_late(bed: &mut Testbed, late: Branch) {
+    let late = Branch { at_boundary: true, since: 2, ..late };
+    let joins = |g: &mut canopy_model::node_spec::GroupProgram| {
+        g.branches.push(late.clone());
+        g.epoch = 2;
+    };
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(joins)), []);
+    let start = bed.spec().groups.values().next().unwrap().start_psn.get();
+    bed.run("d0", &answer(1, Syndrome::nak(NakCode::PsnSequence), start, 0));
+}
+
+/// The source waited for both: the second receiver must not wait for the next message, which may never come.
+#[test]
+fn a_late_receiver_that_is_there_before_the_first_packet_gets_it() {
+    let mut bed = before_the_first_packet();
+    message(&bed, 7);
+    let started = late(&mut bed);
+    assert_eq!((started.late, started.packets), (Some(LateState::Started), 1));
+    assert_eq!(
+        (started.start, started.next),
+        (Some(LateStart { shift: 0, msn_base: 0 }), Some(UnwrappedPsn(TURN + 7)))
+    );
+    // Nothing is acknowledged that either of them lacks.
+    for (receiver, acknowledged) in [(0, 6), (1, 7)] {
+        let (action, out, _) = bed.run("d0", &answer(receiver, Syndrome::ack(31), 7, 1));
+        assert_eq!((action, RoceFrame::parse(&out).unwrap().bth.psn), (REDIRECT, acknowledged));
+    }
+}
+
+#[test]
+fn a_first_packet_that_a_link_loses_is_waited_for() {
+    let mut bed = before_the_first_packet();
+    message(&bed, 8);
+    bed.run("d0", &answer(0, Syndrome::nak(NakCode::PsnSequence), 7, 0));
+    message(&bed, 9);
+    assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Pending), 0));
+    message(&bed, 7);
+    assert_eq!(late(&mut bed).start, Some(LateStart { shift: 0, msn_base: 0 }));
+}
+
+/// What the node acknowledged before it lost its state counts at its parent; or what it has acknowledged since.
+#[test]
+fn a_first_packet_that_may_be_acknowledged_starts_no_late_receiver() {
+    for lost in [true, false] {
+        let mut bed = Testbed::new(&Shape { receivers: 2, provisioned: true, ..Shape::default() });
+        let mut late_one = None;
+        let session = |g: &mut canopy_model::node_spec::GroupProgram| {
+            g.start_psn = canopy_model::ids::Psn::new("psn", 7).unwrap();
+            late_one = g.branches.pop();
+        };
+        assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(session)), []);
+        message(&bed, 7);
+        bed.run("d0", &answer(0, Syndrome::ack(31), 7, 1));
+        if lost {
+            bed.lose_state();
+            assert_eq!(bed.reconcile(|_| ()), []);
+        }
+        joins_late(&mut bed, late_one.unwrap());
+        message(&bed, 7);
+        assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Pending), 0), "lost: {lost}");
+    }
+}
+
 #[test]
 fn a_late_receiver_gets_nothing_until_its_queue_pair_expects_the_start_psn() {
     for proof in [Syndrome::nak(NakCode::PsnSequence), Syndrome::ack(31)] {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How far a node may be behind the epoch of its group (decisions 3.15).
 //!
-//! Feedback between nodes carries 14 bits of the epoch. A parent with a program of epoch g counts it if its epoch is in since..=g
-//! modulo 2^14, and since is more than g - 2,048 ([`counts_since`](crate::receivers_by_edge::counts_since)). So feedback of another epoch
-//! is taken for one of these only if the programs of parent and child are 2^14 - 2,048 epochs apart, or more. Here is what keeps them
+//! Feedback between nodes carries 14 bits of the epoch of the sender's program. A program that is made in epoch g of its group has an epoch
+//! of g - 2,047 to g, and counts children since an epoch of the same ([`Epochs`](crate::epochs::Epochs)). So feedback of another epoch is
+//! taken for one that counts only if the programs of parent and child were made 2^14 - 2,048 epochs apart, or more. Here is what keeps them
 //! nearer: the epoch that every node of the tree has confirmed (or a later one) is known, and changes wait for the last node. What
 //! cannot wait, because a receiver leaves or a link is broken, is carried out as far as nothing can be mistaken.
 //!

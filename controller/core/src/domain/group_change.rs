@@ -115,6 +115,7 @@ impl GroupChange {
             epoch: group.epoch,
             moved: group.moved,
             uplinks: plan.tree.uplinks(network),
+            epochs: plan.epochs.recorded(network, &plan.tree),
         });
         group.recorded_tree = tree.as_ref().map(|tree| tree.epoch);
         group.forget_ended();
@@ -160,11 +161,11 @@ pub(super) fn plan(state: &State, group: &mut Group) -> Result<Settled, DomainEr
         group.behind = None;
         start_over(state, group);
     }
-    let mut planned = plan_group(state.common(), state.network(), intent(group))?;
+    let mut planned = plan_group(state.common(), state.network(), changed(state, group))?;
     check_ports(state, &planned)?;
     if is_back(group, &planned) {
         start_over(state, group);
-        planned = plan_group(state.common(), state.network(), intent(group))?;
+        planned = plan_group(state.common(), state.network(), changed(state, group))?;
     }
     Ok(settle(planned))
 }
@@ -187,13 +188,14 @@ pub(super) fn is_back(group: &Group, planned: &Planned) -> bool {
 fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(Settled, Step)>, DomainError> {
     let (Some(network), Some(plan)) = (state.network(), group.plan()) else { return Ok(None) };
     let kept = plan.tree.uplinks(network);
-    let present = plan_group(state.common(), Some(network), Intent { kept: Some(&kept), ..intent(group) });
+    let wanted = changed(state, group);
+    let present = plan_group(state.common(), Some(network), Intent { kept: Some(&kept), ..wanted });
     let Ok(Planned::Live(plan, programs)) = present else { return Ok(None) };
     if matches!(step, Step::GivenUp(_)) {
         return Ok(Some(((GroupState::Live(plan), programs), step)));
     }
     let since = group.making().map_or(state.revision + 1, |making| making.since);
-    let (step, programs) = match plan_group(state.common(), Some(network), Intent { before: None, ..intent(group) })? {
+    let (step, programs) = match plan_group(state.common(), Some(network), Intent { before: None, ..wanted })? {
         Planned::NoWay(reason) => (Step::NoWay(reason), programs),
         next => match stage(network, group, since, (&plan, programs), &next) {
             Some(staged) => staged,
@@ -201,6 +203,13 @@ fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(Settl
         },
     };
     Ok(Some(((GroupState::Live(plan), programs), step)))
+}
+
+/// `group`, which is about to change, as input of the planner.
+fn changed<'a>(state: &State, group: &'a Group) -> Intent<'a> {
+    let starts_over = state.groups.get(&group.metadata.name).is_none_or(|old| group.moved > old.moved);
+    let intent = intent(group);
+    Intent { epochs: intent.epochs.filter(|_| !starts_over), ..intent }
 }
 
 /// `group` as input of the planner.
@@ -214,6 +223,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         members: &group.members,
         before: group.plan(),
         moved: group.moved,
+        epochs: group.plan().map(|plan| &*plan.epochs),
         kept: None,
         open: group.is_open(),
         held: group.is_held(),

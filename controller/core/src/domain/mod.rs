@@ -626,6 +626,11 @@ impl Domain {
         self.state.groups.name(id)
     }
 
+    /// The epoch of a group; it increases with every change of its members or tree. `None`: there is no such group.
+    pub fn group_epoch(&self, id: GroupId) -> Option<u32> {
+        self.state.groups.by_id(id).map(|g| g.epoch)
+    }
+
     /// The compact identifier of a group; `None`: there is no such group.
     pub fn group_id(&self, group: &str) -> Option<GroupId> {
         self.state.groups.get(group).map(|g| g.allocation.group_id)

@@ -11,6 +11,7 @@ use super::change::Replan;
 use super::group_change::{intent, is_back, settle};
 use super::staging::stage;
 use super::state::State;
+use crate::epochs::Epochs;
 use crate::error::DomainError;
 use crate::plan::{GroupPlan, Intent, Planned, plan_group};
 use crate::record::TreeRecord;
@@ -51,17 +52,19 @@ impl<'a> Replanner<'a> {
                 Ok(planned) => Ok(Ok(planned)),
                 Err(e) => Ok::<_, DomainError>(Err(on_error(name, group, e)?)),
             };
-            let mut planned = plan(Intent { before: None, ..intent(group) })?;
+            let recorded = self.recorded_epochs(name);
+            let known = Self::known(group, recorded.as_ref());
+            let mut planned = plan(known)?;
             let moved = self.moves(name, group, planned.as_ref().ok());
             let next = planned.as_ref().ok().filter(|_| moved);
-            if let Some(made) = next.and_then(|next| self.in_two_steps(name, group, next)) {
+            if let Some(made) = next.and_then(|next| self.in_two_steps(name, known, group, next)) {
                 replans.push(made);
                 continue;
             }
             let epoch = group.epoch + u32::from(moved);
             if moved {
                 // Every child sends its state again: the receivers behind it may have changed.
-                planned = plan(Intent { before: None, epoch, moved: epoch, ..intent(group) })?;
+                planned = plan(Intent { epochs: None, epoch, moved: epoch, ..known })?;
             }
             if let (Some(_), Ok(Planned::NoWay(reason))) = (group.plan(), &planned) {
                 let error = DomainError::InUse { kind: "group", name: name.clone(), detail: reason.clone() };
@@ -84,6 +87,20 @@ impl<'a> Replanner<'a> {
         Ok(replans)
     }
 
+    /// The epochs of a tree that was in force when a controller ended.
+    fn recorded_epochs(&self, name: &str) -> Option<Epochs> {
+        match self.recorded.get(name)? {
+            InForce::Tree(tree) => Epochs::read(&tree.epochs, &tree.uplinks, self.network),
+            InForce::Digest(_) => None,
+        }
+    }
+
+    /// `group`, whose members stay, as input of the planner.
+    fn known<'b>(group: &'b Group, recorded: Option<&'b Epochs>) -> Intent<'b> {
+        let intent = intent(group);
+        Intent { before: None, epochs: recorded.or(intent.epochs), ..intent }
+    }
+
     /// Whether the group's tree in force is not the planned one.
     fn moves(&self, name: &str, group: &Group, planned: Option<&Planned>) -> bool {
         let recorded = self.recorded.get(name);
@@ -99,8 +116,8 @@ impl<'a> Replanner<'a> {
     }
 
     /// The first step of the group's move to `next`; `None` if it must move at once.
-    fn in_two_steps(&self, name: &str, group: &Group, next: &Planned) -> Option<Replan> {
-        let (plan, present) = self.in_force(name, group)?;
+    fn in_two_steps(&self, name: &str, known: Intent<'_>, group: &Group, next: &Planned) -> Option<Replan> {
+        let (plan, present) = self.in_force(name, known, group)?;
         let (behind, programs) = match next {
             Planned::NoWay(reason) => (Some(Behind { step: Step::NoWay(reason.clone()) }), present),
             Planned::Live(_, wanted) => {
@@ -118,19 +135,19 @@ impl<'a> Replanner<'a> {
 
     /// The tree in force, as the network has it now: nodes and ports may have been renumbered, links have another MTU. `None` if it is
     /// not the same any longer.
-    fn in_force(&self, name: &str, group: &Group) -> Option<(GroupPlan, Vec<GroupProgram>)> {
+    fn in_force(&self, name: &str, known: Intent<'_>, group: &Group) -> Option<(GroupPlan, Vec<GroupProgram>)> {
         match self.recorded.get(name) {
-            Some(InForce::Tree(tree)) => return self.kept(self.network, group, &tree.uplinks),
+            Some(InForce::Tree(tree)) => return self.kept(self.network, known, &tree.uplinks),
             Some(InForce::Digest(_)) => return None,
             None => {}
         }
         let old = &*self.state.topology.as_ref()?.network;
         let uplinks = group.plan()?.tree.uplinks(old);
-        let (plan, programs) = self.kept(self.network, group, &uplinks)?;
+        let (plan, programs) = self.kept(self.network, known, &uplinks)?;
         let is_same = match &group.behind {
             None => self.installed(group)? == named(self.network, &plan, &programs),
             Some(_) => {
-                let (old_plan, old_programs) = self.kept(old, group, &uplinks)?;
+                let (old_plan, old_programs) = self.kept(old, known, &uplinks)?;
                 named(old, &old_plan, &old_programs) == named(self.network, &plan, &programs)
             }
         };
@@ -138,8 +155,13 @@ impl<'a> Replanner<'a> {
     }
 
     /// The group's plan over these ports, if there is a tree.
-    fn kept(&self, network: &Network, group: &Group, uplinks: &[Endpoint]) -> Option<(GroupPlan, Vec<GroupProgram>)> {
-        let intent = Intent { before: None, kept: Some(uplinks), ..intent(group) };
+    fn kept(
+        &self,
+        network: &Network,
+        known: Intent<'_>,
+        uplinks: &[Endpoint],
+    ) -> Option<(GroupPlan, Vec<GroupProgram>)> {
+        let intent = Intent { kept: Some(uplinks), ..known };
         match plan_group(self.state.common(), Some(network), intent) {
             Ok(Planned::Live(plan, programs)) => Some((plan, programs)),
             _ => None,
@@ -181,6 +203,7 @@ impl<'a> Replanner<'a> {
                     epoch: replan.epoch,
                     moved: group.moved.max(plan.moved),
                     uplinks: plan.tree.uplinks(self.network),
+                    epochs: plan.epochs.recorded(self.network, &plan.tree),
                 };
                 let is_recorded = group.recorded_tree == Some(replan.epoch);
                 out.behind.insert(id, (!is_recorded).then(tree));

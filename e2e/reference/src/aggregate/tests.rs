@@ -29,7 +29,7 @@ fn fresh(a: &mut Aggregation, branch: u32) {
 }
 
 fn params() -> Params {
-    Params { start: START, window: (1 << 22) - 1, reack: TEN, nak_merge: TEN, psn_bits: 24 }
+    Params { start: START, window: (1 << 22) - 1, reack: TEN, nak_merge: TEN, psn_bits: 24, lost: false }
 }
 
 fn machine(branches: u32, packets: std::ops::Range<u32>) -> Aggregation {

@@ -101,6 +101,7 @@ impl Scenario {
             reack: Duration::ZERO,
             nak_merge: if self.merge { Duration::MAX } else { Duration::ZERO },
             psn_bits: self.psn_bits,
+            lost: false,
         }
     }
 

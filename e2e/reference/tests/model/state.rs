@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use canopy_reference::aggregate::{Aggregation, Entry, Input};
+use canopy_reference::aggregate::{Aggregation, Entry, Input, Params};
 use canopy_units::Monotonic;
 
 use crate::endpoints::{Responder, Source};
@@ -53,8 +53,9 @@ pub(crate) struct State {
 }
 
 impl Node {
-    pub(crate) fn new(s: &Scenario, program: Vec<(u32, Entry)>, epoch: u32) -> Self {
-        let mut group = Aggregation::new(s.params(), epoch);
+    /// `lost`: it had a state.
+    pub(crate) fn new(s: &Scenario, program: Vec<(u32, Entry)>, epoch: u32, lost: bool) -> Self {
+        let mut group = Aggregation::new(Params { lost, ..s.params() }, epoch);
         for (branch, entry) in &program {
             // After lost state, it is unknown which data the branch holds; the queue pair of a late receiver is probed again.
             let at_once = Entry { at_boundary: entry.at_boundary && entry.receiver, ..*entry };
@@ -74,7 +75,7 @@ impl State {
         let parents = s.parents;
         let edge = |e: usize| {
             let of_edge = (0..3).filter(|r| s.members[*r] && parents[*r] == e);
-            Node::new(s, of_edge.map(|r| (r as u32, entry(true))).collect(), FIRST_EPOCH)
+            Node::new(s, of_edge.map(|r| (r as u32, entry(true))).collect(), FIRST_EPOCH, false)
         };
         let edges = [edge(A), edge(B)];
         let children = (0..2).filter(|e| !edges[*e].program.is_empty()).map(|e| (e as u32, entry(false))).collect();
@@ -88,7 +89,7 @@ impl State {
         };
         Self {
             source: Source { una: 0, next: 0, sent: 0 },
-            root: Node::new(s, children, FIRST_EPOCH),
+            root: Node::new(s, children, FIRST_EPOCH, false),
             edges,
             receivers: [responder(0), responder(1), responder(2)],
             links: Default::default(),

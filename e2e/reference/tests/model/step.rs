@@ -86,7 +86,7 @@ impl Model for Scenario {
                 s.crashes -= 1;
                 s.history.idle = 0;
                 let node = s.node(place);
-                *node = Node::new(self, node.program.clone(), node.group.epoch());
+                *node = Node::new(self, node.program.clone(), node.group.epoch(), true);
                 self.probe(&mut s, place, true);
             }
         }

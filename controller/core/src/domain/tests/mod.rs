@@ -40,6 +40,7 @@ mod moving;
 mod multicast;
 mod opening;
 mod problems;
+mod proportion;
 mod questions;
 mod queues;
 mod random;

@@ -55,13 +55,19 @@ fn report(w: &mut World, name: &str, news: BranchNews) {
     w.domain.branch_news(&node, status.group_id, address, news);
 }
 
+/// Of the node's program; 0 without one.
+fn epoch_at(w: &World, node: &str) -> u32 {
+    let id = w.domain.group("g").unwrap().status.group_id;
+    w.domain.node_spec(node).unwrap().groups.get(&id).map_or(0, |program| program.epoch)
+}
+
 /// The headend reports this progress at a second; returns the groups that changed.
 fn progress(w: &mut World, second: u64, high: u64, next: u64) -> Vec<String> {
     let status = w.domain.group("g").unwrap().status;
     let sample = GroupTelemetry {
         high: UnwrappedPsn(high),
         min_next: Some(UnwrappedPsn(next)),
-        ..group_sample(status.group_id, status.epoch)
+        ..group_sample(status.group_id, epoch_at(w, "leaf1"))
     };
     let now = instant(second * S);
     let mut changed = w.domain.telemetry_received("leaf1", now);
@@ -441,7 +447,7 @@ fn raise(w: &mut World, second: u64, waiting: u64, raised: &[(&str, u64)]) -> Ve
             high: UnwrappedPsn(1000 * second),
             min_next: Some(UnwrappedPsn(1000 * second - waiting)),
             branches: node.branches.iter().map(branch).collect(),
-            ..group_sample(status.group_id, status.epoch)
+            ..group_sample(status.group_id, epoch_at(w, &node.node))
         };
         let wall = UnixTime::from_nanos(second * S);
         changed.extend(w.domain.progress(&node.node, std::iter::once(&sample), instant(second * S), wall));

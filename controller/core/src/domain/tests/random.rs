@@ -195,10 +195,8 @@ fn check_traffic(d: &Domain, name: &str) {
         assert!(visited.insert(node.clone()), "{node} gets two copies");
         let base = d.node_spec(&node).unwrap().base.clone();
         let p = program(d, &node, id).expect("copies go to nodes with a program");
-        assert_eq!(
-            (p.epoch, p.tree_id, p.designated_qpn, p.proxy),
-            (view.status.epoch, view.status.tree_id, root.designated_qpn, root.proxy)
-        );
+        assert_eq!((p.tree_id, p.designated_qpn, p.proxy), (view.status.tree_id, root.designated_qpn, root.proxy));
+        assert!(p.epoch <= view.status.epoch, "{node}: {} of {}", p.epoch, view.status.epoch);
         let nodes = p.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).count();
         assert_eq!((p.multicast, p.multicast.is_some()), (root.multicast, multicast));
         if multicast {
@@ -222,6 +220,7 @@ fn check_traffic(d: &Domain, name: &str) {
             match b.kind {
                 BranchKind::Node { sid } => {
                     let child = program(d, &far, id).unwrap();
+                    assert!(b.since <= child.epoch && child.epoch <= p.epoch, "{node} does not count {far}");
                     // The child's feedback arrives as this branch expects it, on the same link.
                     assert_eq!(
                         (child.upstream.source_address, child.upstream.destination, child.upstream.dest_qp),
@@ -257,54 +256,93 @@ fn content(s: &NodeSpec) -> String {
     format!("{:?} {:?}", s.base, s.groups)
 }
 
-/// What children of a group's trees stood for, by the epoch of their programs, in those that a slow agent may still run.
+/// A branch of a parent node to a child node, in a program that a slow agent may still run.
+#[derive(Clone)]
+struct Child {
+    /// Of the child's program: its feedback carries it.
+    stamp: u32,
+    /// Since which epoch the parent counts it, and the epoch of the parent's program.
+    counted: (u32, u32),
+    behind: BTreeSet<Joined>,
+}
+
+impl Child {
+    /// As feedback is compared: 14 bits, by sign.
+    fn counts(&self, stamp: u32) -> bool {
+        let (since, epoch) = self.counted;
+        stamp.wrapping_sub(since) & 0x2000 == 0 && epoch.wrapping_sub(stamp) & 0x2000 == 0
+    }
+}
+
+/// A group's tree as of one command.
+struct Past {
+    group: GroupId,
+    epoch: u32,
+    is_open: bool,
+    children: BTreeMap<(NodeId, NodeId), Child>,
+}
+
+/// What children of a group's trees stood for, in the programs that slow agents may still run.
 #[derive(Default)]
-struct Covered(Vec<(GroupId, u32, BTreeMap<NodeId, BTreeSet<Joined>>)>);
+struct Covered(Vec<Past>);
 
 impl Covered {
-    /// A parent counts feedback of a child's present program, and of an earlier one only if that covers all receivers that are behind
-    /// the child now. Epochs are compared as in feedback.
+    /// A parent counts feedback of a child's present program, and that of another one only if the child covered the receivers that the
+    /// parent takes it for: the present program of a parent with earlier ones of its child, and the other way round.
     fn check(&mut self, w: &World) -> Result<(), TestCaseError> {
         for (name, g) in w.domain.state.groups.iter() {
             let (id, Some(plan)) = (g.allocation.group_id, g.plan()) else { continue };
-            for ((parent, child), behind) in &plan.receivers_by_edge {
+            let program = |node: NodeId| {
+                let at = w.domain.state.nodes.iter().find(|n| n.spec.base.node_id == node).unwrap();
+                at.spec.groups.get(&id).unwrap()
+            };
+            let child = |((parent, child), behind): (&(NodeId, NodeId), &BTreeSet<Joined>)| {
                 let address = w.domain.state.addresses.node_address(*child);
-                let at = w.domain.state.nodes.iter().find(|n| n.spec.base.node_id == *parent).unwrap();
-                let branches = &at.spec.groups.get(&id).unwrap().branches;
-                let since = branches.iter().find(|b| b.address == address).unwrap().since;
+                let of = program(*parent);
+                let since = of.branches.iter().find(|b| b.address == address).unwrap().since;
+                let (stamp, counted) = (program(*child).epoch, (since, of.epoch));
+                ((*parent, *child), Child { stamp, counted, behind: behind.clone() })
+            };
+            let now: BTreeMap<_, _> = plan.receivers_by_edge.iter().map(child).collect();
+            let present: BTreeSet<Joined> = now.values().flat_map(|child| child.behind.iter().copied()).collect();
+            for (edge, child) in &now {
+                let (since, epoch) = child.counted;
+                prop_assert!(g.epoch - since < 4_096 && epoch <= g.epoch, "{edge:?}: {since}, {epoch} of {}", g.epoch);
                 prop_assert!(
-                    g.epoch - since <= 4_096,
-                    "{} counts {} since {} in epoch {}",
-                    parent,
-                    child,
-                    since,
-                    g.epoch
+                    child.counts(child.stamp),
+                    "{name}: {edge:?} refuses {} in {since}..={epoch}",
+                    child.stamp
                 );
-                let counts =
-                    |epoch: u32| epoch.wrapping_sub(since) & 0x2000 == 0 && g.epoch.wrapping_sub(epoch) & 0x2000 == 0;
-                for (_, epoch, covered) in self.0.iter().filter(|(of, epoch, _)| *of == id && counts(*epoch)) {
-                    let Some(covered) = covered.get(child) else { continue };
+                for past in self.0.iter().filter(|past| past.group == id) {
+                    // A child is known by its address, under each parent.
+                    for (_, was) in past.children.iter().filter(|((_, of), _)| *of == edge.1) {
+                        // Before the group was open nothing was acknowledged that a receiver lacks which joined later.
+                        let is_uncovered =
+                            |r: &&Joined| !was.behind.contains(r) && (past.is_open || r.late || r.since <= past.epoch);
+                        prop_assert!(
+                            !child.counts(was.stamp) || !child.behind.iter().any(|r| is_uncovered(&r)),
+                            "{name}: {edge:?} counts {} in {since}..={epoch}, of a program for others",
+                            was.stamp
+                        );
+                    }
+                    let Some(was) = past.children.get(edge) else { continue };
+                    let mut left = was.behind.difference(&child.behind);
                     prop_assert!(
-                        behind.is_subset(covered),
-                        "{}: in epoch {}, {} counts {} since {}, whose program of epoch {} is for others",
-                        name,
-                        g.epoch,
-                        parent,
-                        child,
-                        since,
-                        epoch
+                        !was.counts(child.stamp) || !left.any(|r| present.contains(r)),
+                        "{name}: {edge:?} counts {} in {:?}, which no longer covers a receiver",
+                        child.stamp,
+                        was.counted
                     );
                 }
             }
-            let now = plan.receivers_by_edge.iter().map(|((_, child), behind)| (*child, behind.clone())).collect();
-            self.0.push((id, g.epoch, now));
+            self.0.push(Past { group: id, epoch: g.epoch, is_open: g.is_open(), children: now });
         }
         Ok(())
     }
 
     /// Every node runs its present program.
     fn confirmed(&mut self, w: &World) {
-        self.0.retain(|(id, epoch, _)| w.domain.state.groups.by_id(*id).is_some_and(|g| g.epoch == *epoch));
+        self.0.retain(|past| w.domain.state.groups.by_id(past.group).is_some_and(|g| g.epoch == past.epoch));
     }
 }
 
@@ -368,11 +406,23 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
                             p.branches.iter().filter(|b| !b.standby).map(started).collect::<Vec<_>>()
                         };
                         let (before, now) = (forwarding(old), forwarding(new));
-                        let left = now.iter().all(|b| before.contains(b)) && matches!(step, Step::Leave(..));
-                        prop_assert!(
-                            now == before || new.epoch > old.epoch || left,
-                            "branches changed within an epoch"
-                        );
+                        // Within an epoch a branch may come before the group is open, or leave; what is counted of the others stays.
+                        // The SID of a child changes where that gets or loses children of its own.
+                        let counted = |b: &Branch| match b.kind {
+                            BranchKind::Receiver { .. } => b.clone(),
+                            BranchKind::Node { .. } => {
+                                Branch { kind: BranchKind::Node { sid: Ipv6Addr::UNSPECIFIED }, ..b.clone() }
+                            }
+                        };
+                        let of = |all: &[Branch], b: &Branch| all.iter().find(|o| o.address == b.address).map(counted);
+                        let is_replaced = |b: &Branch| matches!(b.kind, BranchKind::Receiver { .. }) && !b.at_boundary;
+                        let joins = matches!(step, Step::Join(..));
+                        let same = now.iter().all(|b| match of(&before, b) {
+                            Some(was) => was == counted(b) || (joins && is_replaced(b)),
+                            None => joins && !b.at_boundary,
+                        });
+                        let left = now.len() >= before.len() || matches!(step, Step::Leave(..));
+                        prop_assert!(new.epoch > old.epoch || (same && left), "branches changed within an epoch");
                     }
                 }
             }

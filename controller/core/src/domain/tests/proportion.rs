@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A change of a group re-programs the nodes that it concerns (decisions 3.15): how many those are, of a large tree.
+
+use std::collections::BTreeSet;
+
+use canopy_model::node_spec::BranchKind;
+
+use super::*;
+use crate::member::Member;
+use crate::record::{MemberRecord, member_key};
+use crate::testing::{fabric, host, link, node};
+
+const PODS: u16 = 16;
+const EDGES: u16 = 32;
+const SPINES: u16 = 4;
+const CORES: u16 = 28;
+const HOSTS: u16 = 4;
+
+/// Three levels, 604 nodes: in each pod 32 edges, linked to all 4 of its spines, and each of those to 7 cores; 2,048 hosts.
+fn clos() -> TopologySpec {
+    let mut t = TopologySpec::default();
+    for core in 0..CORES {
+        t.nodes.push(node(&format!("core{core}"), u64::from(core) + 1));
+    }
+    for pod in 0..PODS {
+        for spine in 0..SPINES {
+            let name = format!("spine{pod}-{spine}");
+            t.nodes.push(node(&name, 0x100 + u64::from(pod * SPINES + spine)));
+            for up in 0..CORES / SPINES {
+                let core = spine * (CORES / SPINES) + up;
+                t.links.push(link(&format!("{name}/up{up}"), &format!("core{core}/pod{pod}")));
+            }
+        }
+        for edge in 0..EDGES {
+            let name = format!("edge{pod}-{edge}");
+            t.nodes.push(node(&name, 0x1000 + u64::from(pod * EDGES + edge)));
+            for spine in 0..SPINES {
+                t.links.push(link(&format!("{name}/up{spine}"), &format!("spine{pod}-{spine}/down{edge}")));
+            }
+            for port in 0..HOSTS {
+                let number = (pod * EDGES + edge) * HOSTS + port;
+                t.hosts.push(host(&format!("h{number}"), number + 1));
+                t.links.push(link(&format!("{name}/host{port}"), &format!("h{number}/eth0")));
+            }
+        }
+    }
+    t
+}
+
+/// Every host but h0, spread over all pods and edges.
+fn spread() -> impl Iterator<Item = String> {
+    let all = PODS * EDGES * HOSTS;
+    (1..all).map(move |n| format!("h{}", u32::from(n) * 1_237 % u32::from(all)))
+}
+
+/// A group from h0 to so many receivers, all in time, and no node has confirmed anything.
+fn grown(receivers: usize) -> World {
+    let mut w = World::with(clos());
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h0")).unwrap();
+    let hosts: Vec<String> = spread().take(receivers).collect();
+    w.run(receiver("g", &hosts[0])).unwrap();
+    let Some(Record::Member(first)) = w.records.get(&member_key("g", &hosts[0])).cloned() else { panic!("no member") };
+    for host in &hosts[1..] {
+        let spec = member(host, Role::Receiver, 0x22);
+        let member = Member { spec, ..first.member.clone() };
+        w.records.insert(member_key("g", host), Record::Member(Box::new(MemberRecord { member, ..*first.clone() })));
+    }
+    w.records.values_mut().for_each(Record::forget_trees);
+    w.domain = w.restarted();
+    assert_eq!(w.domain.group("g").unwrap().status.receivers as usize, receivers);
+    w
+}
+
+/// Nodes that each of 16 joins re-programs, of receivers that come one after the other.
+fn joins(w: &mut World, first: usize) -> Vec<usize> {
+    let hosts: Vec<String> = spread().skip(first).take(16).collect();
+    hosts.iter().map(|host| w.run(receiver("g", host)).unwrap().nodes.len()).collect()
+}
+
+fn mean(counts: &[usize]) -> f64 {
+    counts.iter().sum::<usize>() as f64 / counts.len() as f64
+}
+
+/// As one epoch of the whole tree had it, every join re-programmed all nodes of the tree, and a join behind a known edge too.
+#[test]
+fn a_join_reprograms_a_few_nodes_of_a_large_tree() {
+    for (receivers, nodes) in [(64, 80..100), (1_024, 500..560)] {
+        let mut w = grown(receivers);
+        let tree = w.domain.group("g").unwrap().status.tree.len();
+        let in_time = joins(&mut w, receivers);
+        w.confirm_all();
+        let late = joins(&mut w, receivers + 16);
+        println!(
+            "{receivers} receivers, a tree of {tree} nodes: a join before the group is open re-programs {:.1} nodes, a late one {:.1}; {in_time:?} {late:?}",
+            mean(&in_time),
+            mean(&late)
+        );
+        assert!(nodes.contains(&tree), "{tree} nodes");
+        // Besides its edge, what is new of its way, and the headend with its list, an edge whose receivers no longer fit into that list.
+        assert!(mean(&in_time) <= 4.0 && in_time.iter().all(|n| *n <= 5), "{receivers}: {in_time:?}");
+        // The whole way.
+        assert!(mean(&late) <= 6.0 && late.iter().all(|n| *n <= 7), "{receivers}: {late:?}");
+    }
+}
+
+/// Programs of the group by node.
+fn programs(w: &World) -> BTreeMap<String, canopy_model::node_spec::GroupProgram> {
+    let programs = w.domain.state.nodes.iter();
+    programs.filter_map(|n| Some((n.spec.base.name.clone(), n.spec.groups.values().next()?.clone()))).collect()
+}
+
+/// Who joins in time behind an edge of the tree changes the edge, and the list of the headend; who leaves does too.
+#[test]
+fn a_receiver_behind_a_known_edge_changes_no_epoch_before_the_group_is_open() {
+    let mut w = World::with(fabric(3, 1, 3));
+    w.run(group("g")).unwrap();
+    for command in [source("g", "h1-1"), receiver("g", "h2-1"), receiver("g", "h3-1")] {
+        w.run(command).unwrap();
+    }
+    let epochs = |w: &World| programs(w).into_iter().map(|(node, p)| (node, p.epoch)).collect::<BTreeMap<_, _>>();
+    let before = epochs(&w);
+    assert_eq!(w.run(receiver("g", "h2-2")).unwrap().nodes, ["leaf1", "leaf2"]);
+    assert_eq!(epochs(&w), before);
+    w.confirm_all();
+    assert_eq!(w.run(leave("g", "h2-1")).unwrap().nodes, ["leaf1", "leaf2"]);
+    assert_eq!(epochs(&w), before);
+    // Where a late receiver starts may be before what its edge has acknowledged, if the edge lost its state.
+    assert_eq!(w.run(receiver("g", "h2-3")).unwrap().nodes, ["leaf1", "leaf2", "spine1"]);
+    let epoch = w.domain.group("g").unwrap().status.epoch;
+    let changed: Vec<_> = epochs(&w).into_iter().filter(|(_, of)| *of == epoch).map(|(node, _)| node).collect();
+    assert_eq!(changed, ["leaf1", "leaf2", "spine1"]);
+}
+
+/// Records of a version that had one epoch per tree: every node's program stays as that version made it, until a change concerns it.
+#[test]
+fn a_tree_of_a_version_with_one_epoch_stays_as_it_is() {
+    let mut w = World::with(fabric(3, 1, 2));
+    w.run(group("g")).unwrap();
+    for command in [source("g", "h1-1"), receiver("g", "h2-1"), receiver("g", "h3-1"), receiver("g", "h3-2")] {
+        w.run(command).unwrap();
+    }
+    let Some(Record::Group(record)) = w.records.get_mut("group/g") else { panic!("no group") };
+    record.forget_epochs();
+    w.domain = w.restarted();
+    let epoch = w.domain.group("g").unwrap().status.epoch;
+    let old = programs(&w);
+    assert_eq!(old.values().map(|p| p.epoch).collect::<BTreeSet<_>>(), BTreeSet::from([epoch]), "one per tree");
+    let since = |w: &World| {
+        let branches = programs(w)["spine1"].branches.clone();
+        branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).map(|b| b.since).collect::<Vec<_>>()
+    };
+    assert_eq!(since(&w), [epoch - 2, epoch], "of the last join behind each");
+    w.run(receiver("g", "h2-2")).unwrap();
+    let new = programs(&w);
+    let same: Vec<&String> = old.keys().filter(|node| old[*node] == new[*node]).collect();
+    assert_eq!(same, ["leaf3", "spine1"]);
+    // What became durable is what a restart finds.
+    w.domain = w.restarted();
+    assert_eq!(programs(&w), new);
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Epochs per (parent, child) (decisions 3.15): a change re-programs the nodes that it concerns, and not the whole tree.
+//!
+//! A node's program has an epoch, which is also what its feedback carries, and its parent counts that since an epoch of the child. Both
+//! become the group's present epoch where
+//!
+//! - the node comes into the tree of an open group, or gets another parent: nothing of before counts there;
+//! - a receiver that stays moves to behind the node, or away from there: no other node may count it yet that a node has stopped counting,
+//!   and what a node acknowledged before does not cover a receiver that it counts from now on;
+//! - a receiver joins late behind it: where it starts may be before what the node has acknowledged, if the edge is new or lost its state;
+//! - it would be 2,048 epochs old or more, because feedback carries 14 bits of it;
+//!
+//! and at all nodes above such a node, so that no node has a smaller epoch than its children: an agent counts no feedback of a newer epoch
+//! than its own program's, in every version.
+//!
+//! Who joins before the group is open changes none of them: no data passes before every node has confirmed its program, so nothing can be
+//! acknowledged that it lacks; a node that comes into the tree then has the epoch of its parent. Nor does a receiver that leaves: what its
+//! edge acknowledges without it is true.
+//!
+//! The epochs are durable with the tree. Those of a version that had one epoch per tree follow from that one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_model::ids::NodeId;
+use canopy_model::topology::Endpoint;
+
+use crate::receivers_by_edge::{Joined, REFRESHED_EVERY, ReceiversByEdge, counts_since};
+use crate::topology::Network;
+use crate::tree::Tree;
+
+/// The epochs of a tree's nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Epochs {
+    root: u32,
+    below: BTreeMap<NodeId, BelowRoot>,
+}
+
+/// The epochs of a node that has a parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BelowRoot {
+    parent: NodeId,
+    epoch: u32,
+    since: u32,
+}
+
+/// A tree that comes into force in an epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planning<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) tree: &'a Tree,
+    pub(crate) behind: &'a ReceiversByEdge,
+    /// Of the group.
+    pub(crate) epoch: u32,
+    /// See [`GroupPlan::moved`](crate::plan::GroupPlan).
+    pub(crate) moved: u32,
+    /// The headend takes data: something may have been acknowledged.
+    pub(crate) is_open: bool,
+}
+
+impl Epochs {
+    /// Every node starts over, as far as a receiver joined or moved behind it; in a tree of which nothing is known.
+    pub(crate) fn of_tree(planning: &Planning<'_>) -> Self {
+        let Planning { network, tree, behind, epoch, moved, .. } = *planning;
+        let below = tree.nodes.iter().filter_map(|t| {
+            let (node, parent) = (network.id(t.node), network.id(tree.nodes[t.parent?.position].node));
+            let since = behind.get(&(parent, node)).map_or(epoch, |behind| counts_since(behind, moved, epoch));
+            Some((node, BelowRoot { parent, epoch, since }))
+        });
+        Self { root: epoch, below: below.collect() }
+    }
+
+    /// Those of the tree that follows this one, in which the nodes start over that the change concerns. `before`: the receivers behind
+    /// each child in this one; `None` if they are the same. `receivers`: all of the next one.
+    pub(crate) fn next<'a>(
+        &self,
+        planning: &Planning<'_>,
+        before: Option<&ReceiversByEdge>,
+        receivers: impl Iterator<Item = &'a Joined>,
+    ) -> Self {
+        let Planning { network, tree, behind, epoch, is_open, .. } = *planning;
+        let refreshed = epoch - epoch % REFRESHED_EVERY;
+        let present: BTreeSet<Joined> = receivers.copied().collect();
+        let arrives = |r: &Joined| r.late && r.since == epoch;
+        let id = |at: usize| network.id(tree.nodes[at].node);
+        let mut changes = vec![false; tree.nodes.len()];
+        changes[0] = self.root < refreshed || (before.is_some() && present.iter().any(arrives));
+        // Parents come before their children.
+        for (at, t) in tree.nodes.iter().enumerate().rev() {
+            let Some(up) = t.parent else { continue };
+            let (node, parent) = (id(at), id(up.position));
+            let concerns = |before: &ReceiversByEdge| {
+                let none = BTreeSet::new();
+                let was = before.get(&(parent, node)).unwrap_or(&none);
+                let is = behind.get(&(parent, node)).unwrap_or(&none);
+                let gains = is.difference(was).any(|r| r.since < epoch || arrives(r));
+                gains || was.difference(is).any(|r| present.contains(r))
+            };
+            changes[at] |= match self.below.get(&node) {
+                Some(known) => known.parent != parent || known.since < refreshed,
+                None => is_open,
+            };
+            changes[at] |= before.is_some_and(concerns);
+            changes[up.position] |= changes[at];
+        }
+        let mut next = Self { root: if changes[0] { epoch } else { self.root }, below: BTreeMap::new() };
+        for (at, t) in tree.nodes.iter().enumerate() {
+            let Some(up) = t.parent else { continue };
+            let (node, parent) = (id(at), id(up.position));
+            let (new, known) = (BelowRoot { parent, epoch, since: epoch }, self.below.get(&node));
+            let of_parent = next.of(parent);
+            let at_rest = known.copied().unwrap_or(BelowRoot { parent, epoch: of_parent, since: of_parent });
+            next.below.insert(node, if changes[at] { new } else { at_rest });
+        }
+        next
+    }
+
+    /// Of a node's program.
+    pub(crate) fn of(&self, node: NodeId) -> u32 {
+        self.below.get(&node).map_or(self.root, |below| below.epoch)
+    }
+
+    /// From which epoch on a node's feedback counts at its parent.
+    pub(crate) fn since(&self, node: NodeId) -> u32 {
+        self.below.get(&node).map_or(self.root, |below| below.since)
+    }
+
+    /// As a record has them: in the order of the tree's nodes.
+    pub(crate) fn recorded(&self, network: &Network, tree: &Tree) -> Vec<(u32, u32)> {
+        let ids = tree.nodes.iter().map(|t| network.id(t.node));
+        ids.map(|node| (self.of(node), self.since(node))).collect()
+    }
+
+    /// Those of a record, of a tree with these ports of nodes towards the root; `None` if it is of a version that had one epoch per tree, or
+    /// its links are not there any longer.
+    pub(crate) fn read(recorded: &[(u32, u32)], uplinks: &[Endpoint], network: &Network) -> Option<Self> {
+        let ((root, _), below) = recorded.split_first()?;
+        let nodes = uplinks.iter().zip(below).map(|(port, (epoch, since))| {
+            let (node, up) = network.across(port)?;
+            let parent = network.id(up.to);
+            Some((network.id(node), BelowRoot { parent, epoch: *epoch, since: *since }))
+        });
+        let nodes = nodes.collect::<Option<BTreeMap<_, _>>>()?;
+        (nodes.len() == below.len()).then_some(Self { root: *root, below: nodes })
+    }
+}
