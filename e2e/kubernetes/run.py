@@ -5,7 +5,7 @@
     run.py DIRECTORY_OF_IMAGES DIRECTORY_OF_STATIC_PROGRAMS [TOPOLOGY]
 
 A node of Kubernetes for each node of the topology (e2e/topologies/figure1.yaml), a pod for each host. The cluster's programs come from Go
-modules (build.py). Needs root. Leaves nothing behind.
+modules (from_modules.py). Needs root. Leaves nothing behind.
 """
 
 import json
@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True  # no __pycache__ in the sources
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(TOP / "deploy/kubernetes"), str(TOP / "deploy/container"), str(TOP / "deploy/debian")]
-import build  # noqa: E402
+import from_modules  # noqa: E402
 import images  # noqa: E402
 import manifests  # noqa: E402
 import release  # noqa: E402
@@ -64,7 +64,7 @@ class Kubernetes:
         self.release.in_sync()
         self.release.topology()
         # Agents enroll once the kubelets have brought them what the controller has published.
-        status = lambda: self.c.get("topology", "default")["status"]
+        status = lambda: self.c.get("topology", "default").get("status", {})
         until("all nodes to be in sync", 240, lambda: status().get("syncedNodes") == len(self.c.nodes))
         self.release.ctl("check", "--wait", "120s")
         nodes = json.loads(self.release.ctl("get", "nodes", "-o", "json"))["items"]
@@ -155,7 +155,7 @@ def main():
     topology = Path(sys.argv[3]) if len(sys.argv) > 3 else FIGURE_1
     # So that the cluster ends with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    programs = build.main()
+    programs = from_modules.main()
     with tempfile.TemporaryDirectory(prefix="canopy-kubernetes.") as temporary:
         archives = {path.name.removesuffix(".oci.tar"): path for path in sorted(directory.glob("*.oci.tar"))}
         archives["canopy-rc"] = images.Builder(Path(temporary)).image(APPLICATION, static, Path(temporary))
