@@ -196,7 +196,8 @@ fn default_server(socket: &Path) -> Context {
     if socket.exists() { format!("unix:{}", socket.display()).as_str().into() } else { LOOPBACK.into() }
 }
 
-/// The authority of a server: of the flag, else of the variable, else of its context.
+/// The authority of a server: of the flag, else of the variable, else of its context. Of several lines, as a ConfigMap has them while the authority
+/// is replaced, the first one counts.
 ///
 /// # Errors
 /// It is not the hash of one.
@@ -206,7 +207,8 @@ pub fn authority(
     env: Env<'_>,
 ) -> Result<Option<AuthorityHash>, Failure> {
     let text = flag.or_else(|| env("CANOPY_AUTHORITY")).or(of_context);
-    let hash = text.map(|text| text.parse::<AuthorityHash>()).transpose();
+    let first = text.map(|text| text.trim().lines().next().unwrap_or_default().to_owned());
+    let hash = first.map(|text| text.parse::<AuthorityHash>()).transpose();
     hash.map_err(|e| Failure::new(Exit::Usage, e.to_string()))
 }
 
