@@ -291,6 +291,19 @@ mod tests {
         assert_eq!(default_server(&socket).server, format!("unix:{}", socket.display()));
     }
 
+    /// Catches a variable that a ConfigMap fills, with the line's end, and with the next authority while one is replaced.
+    #[test]
+    fn the_first_line_of_an_authority_counts() {
+        let (hash, next) = ("ab".repeat(32), "cd".repeat(32));
+        let of = |text: String| {
+            authority(None, None, &move |_| Some(text.clone())).map(|found| found.map(|of| of.to_string()))
+        };
+        for text in [hash.clone(), format!("{hash}\n"), format!("{hash}\n{next}\n")] {
+            assert_eq!(of(text).unwrap().as_ref(), Some(&hash));
+        }
+        assert!(of(format!("{hash} {next}")).is_err() && of("\n".into()).is_err());
+    }
+
     /// Catches a file that others could have changed and that is used all the same, and an error that does not name the file.
     #[test]
     fn a_file_that_cannot_be_trusted_or_read_is_named() {

@@ -6,6 +6,7 @@ pub mod audit;
 pub mod ca;
 pub mod chart;
 pub mod check;
+pub mod check_pod;
 pub mod commit;
 pub mod context;
 pub mod delete;
