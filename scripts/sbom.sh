@@ -12,6 +12,7 @@ command -v cargo-cyclonedx >/dev/null || cargo install --quiet --locked --root t
 
 # Package or image -> crates whose programs and libraries it has.
 packages='canopy-controller controller/runtime
+canopy-operator deploy/kubernetes/operator
 canopy-agent agent/runtime
 canopy-host host/capi host/pacer agent/runtime
 canopy-host-agent agent/runtime

@@ -9,7 +9,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
-import build
+import from_modules
 from fabric import Fabric
 from node import PAUSE, Node, plug
 from place import hierarchies, remove_cgroups, sh, until
@@ -66,7 +66,7 @@ class Cluster:
         """`archives` are images by name."""
         self.programs, self.archives = programs, archives
         self.fabric = Fabric(topology)
-        self.base = build.DIRECTORY / "run"
+        self.base = from_modules.DIRECTORY / "run"
         self.group, self.directory = f"canopy-{os.getpid()}", self.base / str(os.getpid())
         self.stack = contextlib.ExitStack()
 

@@ -14,6 +14,7 @@ class Transfer:
 
     def __init__(self, cluster, release: Release, group, size, sender=()):
         self.c, self.release, self.group, self.size, self.options = cluster, release, group, size, sender
+        self.namespace = NAMESPACE
         self.source, *self.receivers = cluster.fabric.hosts
 
     def __enter__(self):

@@ -2,6 +2,7 @@
 """Canopy on a cluster, installed from its chart."""
 
 import json
+import shutil
 
 import images
 from cluster import REGISTRY, TOP
@@ -11,6 +12,8 @@ CHART = TOP / "deploy/kubernetes/canopy"
 RESOURCES = TOP / "deploy/kubernetes/canopy-crds"
 NAMESPACE = "canopy-system"
 API = "canopy.dev/v1alpha1"
+# Of the definitions, which a chart that needs a later one does not accept.
+REVISION = "canopy.dev/revision: '1'"
 NAME = "canopy"
 # A fixed address of the controller's service: this cluster has no DNS.
 ADDRESS = "10.96.0.41"
@@ -33,15 +36,16 @@ class Release:
             "operator": {"enabled": True},
             "controller": {"service": {"clusterIP": ADDRESS}, "storage": {"className": "local", "size": "1Gi"}},
             "agent": {"controller": f"https://{ADDRESS}:8641"},
+            "cleanup": {"onUninstall": True, "timeout": "60s"},
         }
 
     def image(self, name):
         """An image by its digest."""
         return f"{REGISTRY}/{name}@{images.digest(self.archives[name])}"
 
-    def topology(self):
+    def topology(self, spec=None):
         """Declares the topology as a resource."""
-        self.c.apply({"apiVersion": API, "kind": "Topology", "metadata": {"name": "default"}, "spec": self.c.fabric.declared()})
+        self.c.apply({"apiVersion": API, "kind": "Topology", "metadata": {"name": "default"}, "spec": spec or self.c.fabric.declared()})
 
     def group(self, name, namespace, **spec):
         """Declares a group as a resource, and waits until the controller has it."""
@@ -67,13 +71,29 @@ class Release:
             {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "canopy"}, "spec": spec},
         )
 
-    def install(self):
-        """Installs the charts in their order, and waits until everything is ready."""
+    def prepare(self):
+        """What a release needs: a namespace and a volume."""
         self.volume()
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}
         self.c.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
-        self.c.helm("upgrade", "--install", "canopy-crds", RESOURCES, f"--namespace={NAMESPACE}", "--wait")
-        self.upgrade()
+
+    def resources(self, chart=RESOURCES):
+        """Installs or upgrades the definitions of the resources."""
+        self.c.helm("upgrade", "--install", "canopy-crds", chart, f"--namespace={NAMESPACE}", "--wait")
+
+    def older_resources(self):
+        """A chart of definitions that are older than those of this version."""
+        older = self.c.directory / "older-crds"
+        shutil.copytree(RESOURCES, older)
+        for path in (older / "templates").glob("*.yaml"):
+            text = path.read_text()
+            assert text.count(REVISION) == 1, path
+            path.write_text(text.replace(REVISION, "canopy.dev/revision: '0'"))
+        return older
+
+    def uninstall(self, check=True):
+        """Removes the release; with `cleanup.onUninstall`, nodes are retired first."""
+        return self.c.helm("uninstall", NAME, f"--namespace={NAMESPACE}", "--wait", "--timeout=4m", check=check)
 
     def upgrade(self, values=None, *more, check=True):
         """Installs the chart, or upgrades what is there."""
@@ -105,6 +125,23 @@ class Release:
         """Output of canopyctl in the controller's pod, as docs/kubernetes.md has it."""
         given = ("--stdin",) if "input" in more else ()
         return self.kubectl("exec", *given, f"{NAME}-controller-0", "--", "/usr/bin/canopyctl", "--server", SOCKET, *command, **more)
+
+    def in_the_controller(self):
+        """Its node, and the process there: the way to it without the API server."""
+        place = self.c.nodes[CONTROLLER_NODE].place
+        return place, place.run("pidof", "canopy-controller").split()[0]
+
+    def ctl_on_its_node(self, *command):
+        """Output of canopyctl in the controller's pod, by an administrator of its node."""
+        place, pid = self.in_the_controller()
+        return place.run("nsenter", f"--target={pid}", "--mount", "--root", "/usr/bin/canopyctl", "--server", SOCKET, *command)
+
+    def rest(self, method, path, body):
+        """An answer of the REST API, and its status in the last line."""
+        place, pid = self.in_the_controller()
+        socket = f"/proc/{pid}/root/{SOCKET.removeprefix('unix:/')}"
+        request = ("--request", method, "--header", "Content-Type: application/json", "--data-binary", "@-")
+        return place.run("curl", "--silent", "--show-error", "--max-time", "30", "--unix-socket", socket, *request, "--write-out", "\n%{http_code}", f"http://canopy{path}", input=body)
 
     def describe(self):
         """Prints what is known of a failure."""

@@ -5,7 +5,7 @@
     run.py DIRECTORY_OF_IMAGES DIRECTORY_OF_STATIC_PROGRAMS [TOPOLOGY]
 
 A node of Kubernetes for each node of the topology (e2e/topologies/figure1.yaml), a pod for each host. The cluster's programs come from Go
-modules (build.py). Needs root. Leaves nothing behind.
+modules (from_modules.py). Needs root. Leaves nothing behind.
 """
 
 import json
@@ -22,18 +22,23 @@ sys.dont_write_bytecode = True  # no __pycache__ in the sources
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(TOP / "deploy/kubernetes"), str(TOP / "deploy/container"), str(TOP / "deploy/debian")]
-import build  # noqa: E402
+import from_modules  # noqa: E402
 import images  # noqa: E402
+import leftovers  # noqa: E402
 import manifests  # noqa: E402
 import release  # noqa: E402
 import steps  # noqa: E402
 from cluster import REGISTRY, Cluster  # noqa: E402
+from conflicts import Conflicts  # noqa: E402
+from outage import Outage  # noqa: E402
 from place import until  # noqa: E402
 from pods import Transfer  # noqa: E402
 
 MIB = 1 << 20
 # The application of the pods; no image for users.
 APPLICATION = images.Image("canopy-rc", "a Reliable Connection in software, for tests", user=0)
+# What a cluster on one machine does not show; docs/kubernetes.md has the same list.
+NOT_RUN = "real RDMA devices, DRA, SR-IOV, NetworkPolicy, AppArmor, LoadBalancer, cluster DNS, the agent of a host, IP multicast replication, the Prometheus operator, arm64, control groups of version 2, SPIRE"
 FIGURE_1 = TOP / "e2e/topologies/figure1.yaml"
 
 
@@ -57,14 +62,24 @@ class Kubernetes:
         refused = self.c.helm(*chart, "--set=controller.replicas=2", check=False)
         assert refused.returncode != 0 and "/controller/replicas" in refused.stderr, refused
 
+    def step_the_chart_refuses_older_resources_and_names_the_command_that_upgrades_them(self):
+        self.release.prepare()
+        self.kernels = {name: leftovers.kernel(node) for name, node in self.c.nodes.items()}
+        self.release.resources(self.release.older_resources())
+        refused = self.release.upgrade(check=False)
+        command = f"helm upgrade --install canopy-crds deploy/kubernetes/canopy-crds --namespace {release.NAMESPACE}"
+        assert refused.returncode != 0 and "multicastgroups.canopy.dev" in refused.stderr and command in refused.stderr, refused
+        assert not self.release.pods("controller") and not self.release.pods("agent"), "it has installed something"
+        self.release.resources()
+
     def step_the_chart_is_installed(self):
-        self.release.install()
+        self.release.upgrade()
 
     def step_every_agent_is_in_sync(self):
         self.release.in_sync()
         self.release.topology()
         # Agents enroll once the kubelets have brought them what the controller has published.
-        status = lambda: self.c.get("topology", "default")["status"]
+        status = lambda: self.c.get("topology", "default").get("status", {})
         until("all nodes to be in sync", 240, lambda: status().get("syncedNodes") == len(self.c.nodes))
         self.release.ctl("check", "--wait", "120s")
         nodes = json.loads(self.release.ctl("get", "nodes", "-o", "json"))["items"]
@@ -76,6 +91,12 @@ class Kubernetes:
             until("the resource to have the group's phase, source and receivers", 60, lambda: column() == ["Ready", self.source, str(len(self.receivers))])
             report = transfer.finish()
         print(f"   {report['bytes'] >> 20} MiB to {len(self.receivers)} pods, sha256 {report['sha256'][:12]}, {report['retransmitted']} retransmitted")
+
+    def step_a_group_of_a_resource_is_written_by_no_one_else_until_it_is_taken_over(self):
+        Conflicts(self.c, self.release).of_a_group()
+
+    def step_a_drain_survives_the_topology_being_applied_again(self):
+        Conflicts(self.c, self.release).of_a_drain()
 
     def step_agents_are_replaced_one_by_one_under_traffic_without_a_loss(self):
         values = self.release.values()
@@ -130,22 +151,43 @@ class Kubernetes:
     def delivery(self, group):
         return (json.loads(self.release.ctl("get", "group", group, "-o", "json"))["status"].get("delivery") or {}).get("state")
 
-    def step_retired_nodes_and_a_removed_release_leave_nothing(self):
-        assert all(map(self.left, self.c.nodes.values())), "nothing to remove"
-        for node in self.c.nodes:
-            self.release.ctl("node", "retire", node, "--accept-loss", "--timeout", "120s")
-        self.c.helm("uninstall", release.NAME, f"--namespace={release.NAMESPACE}", "--wait", "--timeout=2m")
-        left = {name: self.left(node) for name, node in self.c.nodes.items()}
-        assert not any(left.values()), left
+    def step_a_minute_without_the_api_server_and_a_kubelet_costs_no_packet(self):
+        with Transfer(self.c, self.release, "served", 400 * MIB, ("--timeout", "5s")) as transfer:
+            transfer.slow("12mbit")
+            until("data to be acknowledged", 60, lambda: self.delivery("served") == "Flowing")
+            outage = Outage(self.c, self.release, "served")
+            outage.lasts_a_minute(lambda: None)
+            outage.edits_are_reconciled(transfer.namespace)
+            assert not transfer.has_ended(), transfer.state()
+            transfer.slow("1gbit")
+            report = transfer.finish()
+        assert report["retransmitted"] == 0, report
+        print(f"   {report['bytes'] >> 20} MiB, 0 retransmitted; what was edited afterwards is reconciled")
 
-    def left(self, node):
-        """What Canopy has in the kernel of a node."""
-        out = lambda *command: node.place.run(*command, check=False).stdout.splitlines()
-        found = [f"pin {line}" for line in out("find", "/sys/fs/bpf/canopy", "-type", "f")]
-        found += [f"route {line}" for line in out("ip", "-6", "route", "show", "table", "all", "proto", "201")]
-        found += [f"rule {line}" for line in out("ip", "-6", "rule", "show") if "479" in line]
-        found += [f"address {line}" for line in out("ip", "-6", "-oneline", "address", "show") if any(of in line for of in ("fcff:", "fe80::4:", "fe80::5:"))]
-        return found + [f"qdisc {line}" for line in out("tc", "qdisc", "show") if "clsact" in line]
+    def step_uninstall_with_clean_up_fails_and_names_the_node_that_does_not_answer(self):
+        assert all(map(leftovers.left, self.c.nodes.values())), "nothing to remove"
+        silent = self.c.nodes[list(self.c.nodes)[1]]
+        agents = silent.place.run("pidof", "canopy-agent").split()
+        silent.place.run("kill", "-STOP", *agents)
+        refused = self.release.uninstall(check=False)
+        silent.place.run("kill", "-CONT", *agents)
+        # Helm prints the log of the Job as one line of its own.
+        printed = (refused.stdout + refused.stderr).replace("\\n", "\n").splitlines()
+        named = [line for line in printed if line.startswith(f"  {silent.name}: ")]
+        assert refused.returncode != 0 and named and any("not left within" in line for line in printed), refused
+        assert leftovers.left(silent) and self.release.pods("controller"), "it was removed all the same"
+        print(f" {named[0]}")
+
+    def step_uninstall_with_clean_up_leaves_nothing(self):
+        self.release.uninstall()
+        # Helm waits for no pod. What resources describe stays.
+        of_it = lambda: self.release.kubectl("get", "jobs,pods,serviceaccounts", f"--selector=app.kubernetes.io/instance={release.NAME}", "--output=name")
+        until("pods, jobs and accounts of the release to be gone", 120, lambda: not of_it())
+        assert self.c.get("topology", "default")["spec"]["nodes"]
+        left = {name: leftovers.left(node) for name, node in self.c.nodes.items()}
+        assert not any(left.values()), left
+        changed = {name: leftovers.changed(self.kernels[name], leftovers.kernel(node)) for name, node in self.c.nodes.items()}
+        assert not any(changed.values()), changed
 
 
 def main():
@@ -155,7 +197,7 @@ def main():
     topology = Path(sys.argv[3]) if len(sys.argv) > 3 else FIGURE_1
     # So that the cluster ends with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    programs = build.main()
+    programs = from_modules.main()
     with tempfile.TemporaryDirectory(prefix="canopy-kubernetes.") as temporary:
         archives = {path.name.removesuffix(".oci.tar"): path for path in sorted(directory.glob("*.oci.tar"))}
         archives["canopy-rc"] = images.Builder(Path(temporary)).image(APPLICATION, static, Path(temporary))
@@ -167,6 +209,7 @@ def run(topology, programs, archives):
     began = time.monotonic()
     with Cluster(topology, programs, {f"{REGISTRY}/{name}@{images.digest(path)}": path for name, path in archives.items()}) as cluster:
         print(f"a cluster of {len(cluster.nodes)} nodes is ready ({time.monotonic() - began:.1f} s)", flush=True)
+        print(f"not run here: {NOT_RUN}", flush=True)
         test = Kubernetes(cluster, archives)
         steps.run(test, test.release.describe)
 

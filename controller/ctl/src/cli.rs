@@ -335,6 +335,9 @@ pub struct CheckArgs {
     /// Check again until everything is ok, at most for this time, for example 2m.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub wait: Option<Duration>,
+    /// Check instead whether a pod of Kubernetes has what an application needs; the file is the pod as `kubectl get pod NAME -o json` prints it, `-` = standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "wait")]
+    pub pod: Option<String>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: CheckOutput,

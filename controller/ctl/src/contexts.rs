@@ -201,7 +201,8 @@ fn default_server(socket: &Path) -> Context {
     if socket.exists() { format!("unix:{}", socket.display()).as_str().into() } else { LOOPBACK.into() }
 }
 
-/// The authority of a server: of the flag, else of the variable, else of its context.
+/// The authority of a server: of the flag, else of the variable, else of its context. Of several lines, as a ConfigMap has them while the authority
+/// is replaced, the first one counts.
 ///
 /// # Errors
 /// It is not the hash of one.
@@ -211,7 +212,8 @@ pub fn authority(
     env: Env<'_>,
 ) -> Result<Option<AuthorityHash>, Failure> {
     let text = flag.or_else(|| env("CANOPY_AUTHORITY")).or(of_context);
-    let hash = text.map(|text| text.parse::<AuthorityHash>()).transpose();
+    let first = text.map(|text| text.trim().lines().next().unwrap_or_default().to_owned());
+    let hash = first.map(|text| text.parse::<AuthorityHash>()).transpose();
     hash.map_err(|e| Failure::new(Exit::Usage, e.to_string()))
 }
 
@@ -316,6 +318,19 @@ mod tests {
         assert_eq!(default_server(&socket), LOOPBACK.into());
         fs::write(&socket, "").unwrap();
         assert_eq!(default_server(&socket).server, format!("unix:{}", socket.display()));
+    }
+
+    /// Catches a variable that a ConfigMap fills, with the line's end, and with the next authority while one is replaced.
+    #[test]
+    fn the_first_line_of_an_authority_counts() {
+        let (hash, next) = ("ab".repeat(32), "cd".repeat(32));
+        let of = |text: String| {
+            authority(None, None, &move |_| Some(text.clone())).map(|found| found.map(|of| of.to_string()))
+        };
+        for text in [hash.clone(), format!("{hash}\n"), format!("{hash}\n{next}\n")] {
+            assert_eq!(of(text).unwrap().as_ref(), Some(&hash));
+        }
+        assert!(of(format!("{hash} {next}")).is_err() && of("\n".into()).is_err());
     }
 
     /// Catches a file that others could have changed and that is used all the same, and an error that does not name the file.

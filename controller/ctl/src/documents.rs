@@ -45,6 +45,14 @@ pub struct Document {
 /// # Errors
 /// A usage failure naming file, document and field.
 pub fn read(file: &str) -> Result<Vec<Document>, Failure> {
+    parse(if file == "-" { "standard input" } else { file }, &text(file)?)
+}
+
+/// What `file` has, `-` = standard input.
+///
+/// # Errors
+/// It cannot be read, or is too large.
+pub fn text(file: &str) -> Result<String, Failure> {
     use std::io::Read;
     let io = |e: std::io::Error| Failure::new(Exit::Usage, format!("reading {file}: {e}"));
     let mut text = String::new();
@@ -56,7 +64,7 @@ pub fn read(file: &str) -> Result<Vec<Document>, Failure> {
     if text.len() as u64 > MAX_FILE {
         return Err(Failure::new(Exit::Usage, format!("{file} is larger than {MAX_FILE} bytes: split it")));
     }
-    parse(if file == "-" { "standard input" } else { file }, &text)
+    Ok(text)
 }
 
 /// See [`read`].
@@ -88,7 +96,8 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Document>, Failure> {
     Ok(documents)
 }
 
-fn values(file: &str, text: &str) -> Result<Vec<Value>, Failure> {
+/// The documents of a text, of whatever kind.
+pub(crate) fn values(file: &str, text: &str) -> Result<Vec<Value>, Failure> {
     let bad =
         |i: usize, e: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("{file} document {}: {e}", i + 1));
     if text.trim_start().starts_with(['{', '[']) {

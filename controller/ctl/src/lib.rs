@@ -53,7 +53,10 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,
         Command::Upgrade(a) => commands::upgrade::run(&client, &a, out).await,
-        Command::Check(a) => commands::check::run(&client, &a, out).await,
+        Command::Check(a) => match &a.pod {
+            Some(file) => commands::check_pod::run(&client, file, &a, out).await,
+            None => commands::check::run(&client, &a, out).await,
+        },
         Command::Status(a) => commands::status::run(&client, &a, out).await,
         Command::Why(a) => commands::why::run(&client, &a, out).await,
         Command::Top(a) => commands::top::run(&client, &a, out).await,

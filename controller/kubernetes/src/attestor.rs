@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether a token makes its sender the agent that it wants to be.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use canopy_identity::{AuthorityHash, Subject};
 use hyper::{Method, StatusCode};
+use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::publish::publish;
 use crate::review::{self, Review, Status};
@@ -16,6 +20,12 @@ use crate::{Account, Outcome, Settings, api};
 const AT_ONCE: usize = 16;
 /// How long a token waits for its review.
 const WAIT: Duration = Duration::from_secs(5);
+/// Reviews at once of tokens that are no agents': strangers cause these, and they take no place of an agent.
+const OF_OTHERS: usize = 4;
+/// How long the account of a token is known without another review. The API server remembers its own answer for as long.
+const KNOWN: Duration = Duration::from_secs(10);
+/// Tokens that are known at once.
+const MAX_KNOWN: usize = 64;
 /// Longest token, octets; a request of an agent has 4 KiB.
 const MAX_TOKEN: usize = 3 << 10;
 
@@ -47,12 +57,12 @@ pub enum Refusal {
     NotAToken,
     /// The API server cannot be asked now.
     #[error(
-        "the API server of Kubernetes at {0}, which confirms tokens, did not answer: {1}; the agent tries again by itself"
+        "the API server of Kubernetes at {0}, which confirms tokens, did not answer: {1}; try again: an agent does so by itself"
     )]
     Unavailable(String, String),
     /// Too many are asked for.
     #[error(
-        "{AT_ONCE} tokens are being confirmed, and none of them was done within {WAIT:?}: the agent tries again by itself"
+        "as many tokens are being confirmed as may be at once, and none of them was done within {WAIT:?}: try again; an agent does so by itself"
     )]
     Busy,
     /// The API server refused to examine it.
@@ -90,12 +100,16 @@ pub enum Refusal {
 pub struct Attestor {
     settings: Settings,
     places: Semaphore,
+    of_others: Semaphore,
+    /// By the digest of the token.
+    known: Mutex<BTreeMap<[u8; 32], (Account, Instant)>>,
 }
 
 impl Attestor {
     /// Of these settings; nothing is asked yet.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, places: Semaphore::new(AT_ONCE) }
+        let [places, of_others] = [AT_ONCE, OF_OTHERS].map(Semaphore::new);
+        Self { settings, places, of_others, known: Mutex::default() }
     }
 
     /// Writes the hashes of the authority where agents find them, if that is configured; tries until it succeeds.
@@ -110,7 +124,7 @@ impl Attestor {
     /// # Errors
     /// It does not, or the API server cannot be asked.
     pub async fn attest(&self, token: &str, subject: &Subject) -> Result<Attested, Refusal> {
-        let answer = match self.confirm(token).await {
+        let answer = match self.confirm(token, &self.places).await {
             Ok(attested) => self.permit(attested, subject),
             Err(refusal) => Err(refusal),
         };
@@ -121,6 +135,29 @@ impl Attestor {
         };
         outcome.count();
         answer
+    }
+
+    /// The service account of a token; the API server is asked again after 10 s.
+    ///
+    /// # Errors
+    /// It is not valid, or the API server cannot be asked.
+    pub async fn account(&self, token: &str) -> Result<Account, Refusal> {
+        let (digest, now) = (Sha256::digest(token.as_bytes()).into(), Instant::now());
+        let known = self.known().get(&digest).filter(|(_, until)| now < *until).map(|(account, _)| account.clone());
+        if let Some(account) = known {
+            return Ok(account);
+        }
+        let Attested { account, .. } = self.confirm(token, &self.of_others).await?;
+        let mut known = self.known();
+        known.retain(|_, (_, until)| now < *until);
+        if known.len() < MAX_KNOWN {
+            known.insert(digest, (account.clone(), now + KNOWN));
+        }
+        Ok(account)
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], (Account, Instant)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn permit(&self, attested: Attested, subject: &Subject) -> Result<Attested, Refusal> {
@@ -139,13 +176,13 @@ impl Attestor {
     }
 
     /// What the API server confirms of a token.
-    async fn confirm(&self, token: &str) -> Result<Attested, Refusal> {
+    async fn confirm(&self, token: &str, places: &Semaphore) -> Result<Attested, Refusal> {
         let is_token = (1..=MAX_TOKEN).contains(&token.len())
             && token.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
         if !is_token {
             return Err(Refusal::NotAToken);
         }
-        let _place = match tokio::time::timeout(WAIT, self.places.acquire()).await {
+        let _place = match tokio::time::timeout(WAIT, places.acquire()).await {
             Ok(Ok(place)) => place,
             _ => return Err(Refusal::Busy),
         };

@@ -3,7 +3,7 @@
 //!
 //! - [`router`]: everything that is served; [`openapi`]: its description.
 //! - [`error`] maps every refusal to a status code and a problem document (RFC 9457), in one place.
-//! - [`Caller`]: who sends a request; `authorization`: which role each request needs.
+//! - [`Caller`]: who sends a request; [`Accounts`]: service accounts of Kubernetes; `authorization`: which role each request needs.
 //! - `extract`: bodies and queries, refused with the field's name; `conditions`: who sends a write, and its preconditions.
 //! - The types of requests and responses are those of `canopy_controller_api`.
 //! - `limits`: octets of bodies and answers that one caller may have in flight.
@@ -13,6 +13,7 @@
 //! - `lasting`: a stream ends when its caller's roles change.
 //! - `routes`: one file per resource; `health`, `metrics` and `plain` for operators; `ui`: the web UI.
 
+mod accounts;
 mod authorization;
 mod browser;
 mod caller;
@@ -36,6 +37,7 @@ mod site;
 mod ui;
 mod watch;
 
+pub use accounts::{Accounts, Credentials, NotNamed};
 pub use caller::{Arrival, Caller};
 pub use extract::MAX_BODY_BYTES;
 pub use host::only_local_names;

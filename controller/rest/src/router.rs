@@ -9,12 +9,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
-use canopy_controller_access::Tokens;
 use canopy_controller_actor::Controller;
 use canopy_controller_authority::Registrar;
 use tokio::sync::watch;
 use tower_http::trace::TraceLayer;
 
+use crate::accounts::Credentials;
 use crate::error::ApiError;
 use crate::extract::MAX_BODY_BYTES;
 use crate::limits::{self, Limits};
@@ -34,23 +34,23 @@ const STREAMS: usize = 512;
 pub fn router(controller: Controller) -> Router {
     let (open, closing) = watch::channel(false);
     let watches = Watches::new(closing, STREAMS);
-    let tokens = Arc::default();
-    router_with(controller, watches, Limits::default(), Sessions::default(), tokens, None, None)
+    router_with(controller, watches, Limits::default(), Sessions::default(), Credentials::default(), None, None)
         .layer(Extension(Arc::new(open)))
 }
 
-/// The whole northbound API with these streams, limits, sessions and tokens; `registrar` has the identities of agents, if they connect over TLS,
+/// The whole northbound API with these streams, limits, sessions and credentials; `registrar` has the identities of agents, if they connect over TLS,
 /// and `single_sign_on` the identity provider, if there is one.
 pub fn router_with(
     controller: Controller,
     watches: Watches,
     limits: Limits,
     sessions: Sessions,
-    tokens: Arc<Tokens>,
+    credentials: Credentials,
     registrar: Option<Arc<Registrar>>,
     single_sign_on: Option<Arc<SingleSignOn>>,
 ) -> Router {
-    let bearers = Bearers { sessions: sessions.clone(), tokens: tokens.clone() };
+    let tokens = credentials.tokens.clone();
+    let bearers = Bearers { sessions: sessions.clone(), credentials };
     let (described, _) = openapi::described().split_for_parts();
     described
         .route_layer(axum::middleware::from_fn(openapi::parameters::refuse_unknown))

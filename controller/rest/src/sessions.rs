@@ -17,7 +17,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use canopy_controller_access::{Identity, PREFIX, Tokens};
+use canopy_controller_access::{Identity, PREFIX};
 use canopy_controller_api::sign_in::{Credential, SignInCode};
 use canopy_controller_core::principal::Via;
 use canopy_units::UnixTime;
@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use self::book::{Beginning, Book, CODE_LASTS, Digest as SecretDigest, Listed};
+use crate::accounts::{Accounts, Credentials, refused_token};
 use crate::browser::is_browser;
 use crate::caller::{Arrival, Caller};
 use crate::error::ApiError;
@@ -142,33 +143,46 @@ impl Sessions {
 #[derive(Clone)]
 pub(crate) struct Bearers {
     pub(crate) sessions: Sessions,
-    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) credentials: Credentials,
 }
 
 /// A credential that a request has.
 enum Sent {
     Token(String),
+    /// Of a service account, and who confirms it.
+    Account(String, Accounts),
     Session(SecretDigest, Shown),
 }
 
 impl Bearers {
-    /// Who a credential is of now, and who answers that later; `None` if it does not work.
-    async fn enter(&self, sent: &Sent) -> Option<(Identity, Caller)> {
+    /// Who a credential is of now, and who answers that later; the answer where it does not work.
+    async fn enter(&self, sent: &Sent) -> Result<(Identity, Caller), Response> {
         match sent {
             Sent::Token(text) => {
-                let by = self.tokens.identity(text, UnixTime::now())?;
-                let (tokens, secret) = (self.tokens.clone(), by.secret?);
+                let tokens = self.credentials.tokens.clone();
+                let by = tokens.identity(text, UnixTime::now());
+                let (by, secret) =
+                    by.and_then(|by| by.secret.map(|secret| (by, secret))).ok_or_else(own_token_ended)?;
                 let standing = move || tokens.standing(&secret, UnixTime::now()).unwrap_or_else(Identity::unknown);
-                Some((by, Caller::credential(move || std::future::ready(standing()))))
+                Ok((by, Caller::credential(move || std::future::ready(standing()))))
+            }
+            Sent::Account(text, accounts) => {
+                let by = accounts.identity(text).await.map_err(IntoResponse::into_response)?;
+                let (text, accounts) = (text.clone(), accounts.clone());
+                let caller = Caller::credential(move || {
+                    let (text, accounts) = (text.clone(), accounts.clone());
+                    async move { accounts.identity(&text).await.unwrap_or_else(|_| Identity::unknown()) }
+                });
+                Ok((by, caller))
             }
             Sent::Session(secret, shown) => {
                 let (sessions, secret, shown) = (self.sessions.clone(), *secret, *shown);
-                let by = sessions.identity(secret, shown, true).await?;
+                let by = sessions.identity(secret, shown, true).await.ok_or_else(|| session_ended(shown))?;
                 let caller = Caller::credential(move || {
                     let sessions = sessions.clone();
                     async move { sessions.identity(secret, shown, false).await.unwrap_or_else(Identity::unknown) }
                 });
-                Some((by, caller))
+                Ok((by, caller))
             }
         }
     }
@@ -178,7 +192,7 @@ impl Bearers {
         let shown = connection.of_certificate().await.map(|identity| (identity, connection));
         let mut known: Option<(Identity, Caller)> = None;
         for credential in sent {
-            let entered = self.enter(&credential).await.ok_or_else(|| credential.refusal())?;
+            let entered = self.enter(&credential).await?;
             match known.as_ref().or(shown.as_ref()) {
                 Some((other, _)) if !other.principal.is_same(&entered.0.principal) => {
                     let detail =
@@ -195,31 +209,29 @@ impl Bearers {
 
 impl Sent {
     /// What a request has, bearers first.
-    fn all(request: &Request) -> Result<Vec<Self>, ApiError> {
+    fn all(request: &Request, accounts: Option<&Accounts>) -> Result<Vec<Self>, ApiError> {
         let headers = request.headers();
         if headers.get_all(AUTHORIZATION).iter().count() > 1 {
             return Err(ApiError::bad_request("Authorization", "is there more than once"));
         }
-        let bearer = bearer(headers).map(|bearer| match bearer.starts_with(PREFIX) {
-            true => Self::Token(bearer.to_owned()),
-            false => Self::Session(digest(bearer), Shown::Bearer(through(headers))),
+        // The secret of a session has no dot, and a token of Kubernetes has two (RFC 7515 section 3.1).
+        let bearer = bearer(headers).map(|bearer| match accounts.filter(|_| bearer.contains('.')) {
+            _ if bearer.starts_with(PREFIX) => Self::Token(bearer.to_owned()),
+            Some(accounts) => Self::Account(bearer.to_owned(), accounts.clone()),
+            None => Self::Session(digest(bearer), Shown::Bearer(through(headers))),
         });
         let is_at_site = request.extensions().get::<At>().is_some();
         let cookie = if is_at_site { Cookie::Session.of(headers)? } else { None };
         let cookie = cookie.map(|secret| Self::Session(digest(secret), Shown::Cookie));
         Ok(bearer.into_iter().chain(cookie).collect())
     }
+}
 
-    /// The answer where it does not work.
-    fn refusal(&self) -> Response {
-        match self {
-            Self::Token(_) => bad_token(),
-            Self::Session(_, Shown::Bearer(_)) => unauthorized("the session has ended"),
-            Self::Session(_, Shown::Cookie) => {
-                let clear = [(SET_COOKIE, Cookie::Session.clear())];
-                (clear, unauthorized("the session has ended")).into_response()
-            }
-        }
+fn session_ended(shown: Shown) -> Response {
+    let answer = unauthorized("the session has ended");
+    match shown {
+        Shown::Bearer(_) => answer,
+        Shown::Cookie => ([(SET_COOKIE, Cookie::Session.clear())], answer).into_response(),
     }
 }
 
@@ -228,7 +240,7 @@ impl Sent {
 pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request, next: Next) -> Response {
     let is_way_in = WAYS_IN.iter().any(|(method, path)| request.method() == method && request.uri().path() == *path);
     let is_api = request.uri().path().starts_with("/api/");
-    let sent = match Sent::all(&request) {
+    let sent = match Sent::all(&request, bearers.credentials.accounts.as_ref()) {
         Ok(sent) if !is_way_in => sent,
         Ok(_) => Vec::new(),
         Err(error) => return error.into_response(),
@@ -259,11 +271,10 @@ pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request
     next.run(request).await
 }
 
-fn bad_token() -> Response {
-    let detail =
-        "this token does not work: it was revoked, has ended, or is not whole; `canopyctl token list` shows the others";
-    let error = ApiError::new(StatusCode::UNAUTHORIZED, "TokenNotValid", detail);
-    ([(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""))], error).into_response()
+fn own_token_ended() -> Response {
+    refused_token(
+        "this token does not work: it was revoked, has ended, or is not whole; `canopyctl token list` shows the others",
+    )
 }
 
 /// Refuses a request of a browser or of a session of one, where a page that a browser was led to must have no way in.

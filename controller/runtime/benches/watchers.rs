@@ -51,6 +51,7 @@ async fn measure() {
         roles: Default::default(),
         quotas: Default::default(),
         tokens: Default::default(),
+        accounts: None,
         grpc: vec![bind("grpc.sock").await],
         rest: vec![bind("rest.sock").await],
         web: None,

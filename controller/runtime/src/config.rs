@@ -275,8 +275,14 @@ impl From<ThresholdConfig> for ThresholdSettings {
 
 impl Settings for Config {
     const RENAMED: &'static [(&'static str, &'static str)] = &[("log.filter", "log.level")];
-    const NAMED: &'static [&'static str] =
-        &["authorization.tenants", "oidc.tenants", "quotas.tenants", "kubernetes.nodes", "kubernetes.hosts"];
+    const NAMED: &'static [&'static str] = &[
+        "authorization.tenants",
+        "oidc.tenants",
+        "quotas.tenants",
+        "kubernetes.nodes",
+        "kubernetes.hosts",
+        "kubernetes.roles",
+    ];
 
     fn check(&self, faults: &mut Faults) {
         for error in self.addressing.validate().err().into_iter().flat_map(|errors| errors.0) {
@@ -456,6 +462,8 @@ mod tests {
             ("kubernetes.host_agents = \"canopy/canopy-agent\"", "kubernetes.host_agents"),
             ("kubernetes.publish = \"canopy\"", "kubernetes.publish"),
             ("kubernetes.nodes.w1 = \"N_1\"", "kubernetes.nodes.w1"),
+            ("kubernetes.roles.cleanup = \"admin\"", "kubernetes.roles.cleanup"),
+            ("kubernetes.roles.'canopy/cleanup' = \"root\"", "kubernetes.roles.canopy/cleanup"),
             ("[kubernetes.hosts]\nw1 = \"h\"\nw2 = \"h\"", "kubernetes.hosts.w2"),
             ("authorization.unix.admin_groups = [\"\"]", "authorization.unix.admin_groups"),
             ("authorization.tenants.acme.admin_groups = [\"\"]", "authorization.tenants.acme.admin_groups"),

@@ -8,6 +8,7 @@
 //! On shutdown the controller stops accepting, ends its streams, lets requests finish, then executes the commands that
 //! are queued, and writes a backup of the store.
 
+pub mod accounts;
 mod caller;
 pub mod config;
 mod door;

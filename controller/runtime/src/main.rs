@@ -12,7 +12,7 @@ use canopy_controller_authority::Registrar;
 use canopy_controller_kubernetes::Attestor;
 use canopy_controller_rest::SingleSignOn;
 use canopy_controller_runtime::config::{Config, SYSTEM_FILE, StoreConfig};
-use canopy_controller_runtime::{Parts, run};
+use canopy_controller_runtime::{Parts, accounts, run};
 use canopy_daemon::config::{Flags, Loaded, Sources, load};
 use canopy_daemon::log::{LogConfig, LogFormat};
 use canopy_daemon::notify::Notifier;
@@ -187,7 +187,9 @@ async fn serve(config: Config, flags: Settings) -> anyhow::Result<()> {
     let directory = config.identity.directory.clone();
     let registrar = config.has_tls().then(|| Registrar::open(config.identity.into(), UnixTime::now()));
     let registrar = registrar.transpose().context("opening the authority (identity.directory)")?;
+    let roles_of_accounts = config.kubernetes.roles().context("kubernetes.roles")?;
     let attestor = config.kubernetes.settings().context("kubernetes.api")?.map(|of| Arc::new(Attestor::new(of)));
+    let accounts = attestor.clone().map(|attestor| accounts::of(attestor, roles_of_accounts));
     let tokens = Tokens::open(&directory, UnixTime::now()).context("opening the tokens (identity.directory)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());
     for listen in &config.grpc.listen {
@@ -217,6 +219,7 @@ async fn serve(config: Config, flags: Settings) -> anyhow::Result<()> {
         roles,
         quotas: config.quotas,
         tokens: Arc::new(tokens),
+        accounts,
         grpc,
         rest,
         web,

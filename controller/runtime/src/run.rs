@@ -13,7 +13,7 @@ use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_controller_grpc::Leases;
 use canopy_controller_kubernetes::Attestor;
-use canopy_controller_rest::SingleSignOn;
+use canopy_controller_rest::{Accounts, Credentials, SingleSignOn};
 use canopy_daemon::log::TimedLevel;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::log_level::LogOrder;
@@ -54,6 +54,8 @@ pub struct Parts {
     pub quotas: Quotas,
     /// What programs and other machines authenticate with.
     pub tokens: Arc<Tokens>,
+    /// Confirms tokens of service accounts that have a role here; `None`: none has.
+    pub accounts: Option<Accounts>,
     /// Southbound listeners.
     pub grpc: Vec<Listener>,
     /// Northbound listeners.
@@ -86,6 +88,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         roles,
         quotas,
         tokens,
+        accounts,
         grpc,
         rest,
         web,
@@ -121,6 +124,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let mut servers = JoinSet::new();
     let watches = canopy_controller_rest::Watches::new(closing.clone(), serve::STREAMS);
     let sessions = canopy_controller_rest::Sessions::default();
+    let credentials = Credentials { tokens: tokens.clone(), accounts };
     let limits = canopy_controller_rest::Limits::default();
     let door = Door::new(roles, registrar.clone(), tokens.clone());
     let own = rest.into_iter().map(|listener| (listener, None));
@@ -131,10 +135,10 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     for (listener, browsers) in own.chain(of_browsers) {
         tracing::info!(address = %listener.address()?, for_browsers = browsers.is_some(), "serving REST");
         let (controller, watches) = (controller.clone(), watches.with_slots(serve::STREAMS));
-        let (sessions, tokens, registrar) = (sessions.clone(), tokens.clone(), registrar.clone());
+        let (sessions, credentials, registrar) = (sessions.clone(), credentials.clone(), registrar.clone());
         let (limits, single) = (limits.clone(), single_sign_on.clone());
         let router =
-            canopy_controller_rest::router_with(controller, watches, limits, sessions, tokens, registrar, single);
+            canopy_controller_rest::router_with(controller, watches, limits, sessions, credentials, registrar, single);
         let (router, door) = match browsers {
             Some((tls, origins)) => (canopy_controller_rest::for_browsers(router, origins), door.for_browsers(tls)),
             None => (router, door.clone()),

@@ -41,7 +41,7 @@ impl Users {
         if let Some(known) = self.answers().users.get(&uid) {
             return Ok(known.clone());
         }
-        let entry = Entry::from_uid(Uid::from_raw(uid))?;
+        let entry = found(Entry::from_uid(Uid::from_raw(uid)))?;
         let user = entry.map(|entry| groups_of(&entry).map(|groups| Arc::new(User { groups, name: entry.name })));
         let user = user.transpose()?;
         self.answers().users.insert(uid, user.clone());
@@ -68,7 +68,29 @@ impl Users {
     }
 }
 
+/// An entry, if there is one. A machine without a user database has none, and that is no failure: the image of the controller is such a machine.
+fn found(answer: Result<Option<Entry>, UsersError>) -> Result<Option<Entry>, UsersError> {
+    match answer {
+        Err(UsersError::ENOENT | UsersError::ESRCH) => Ok(None),
+        answer => answer,
+    }
+}
+
 fn groups_of(user: &Entry) -> Result<Vec<Gid>, UsersError> {
     let name = CString::new(user.name.as_str()).map_err(|_| UsersError::EINVAL)?;
     getgrouplist(&name, user.gid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a controller in a container, where there is no user database, that gives its own user no role, and one that takes a database that
+    /// does not answer for one without the user.
+    #[test]
+    fn a_user_database_that_is_not_there_has_no_user_and_one_that_fails_is_not_believed() {
+        assert!(matches!(found(Err(UsersError::ENOENT)), Ok(None)));
+        assert!(matches!(found(Ok(None)), Ok(None)));
+        assert_eq!(found(Err(UsersError::EIO)).err(), Some(UsersError::EIO));
+    }
 }

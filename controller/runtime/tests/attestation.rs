@@ -10,11 +10,13 @@ use std::time::Duration;
 use canopy_control::pb;
 use canopy_control::pb::identity_service_client::IdentityServiceClient;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
+use canopy_controller_api::sign_in::Credential;
 use canopy_controller_authority::{Registrar, Settings};
 use canopy_controller_kubernetes::{self as kubernetes, Attestor, Outcome};
 use canopy_identity::{Credentials, PrivateKey, Subject, Trust};
 use canopy_testkit::kubernetes::{FakeApi, Mood, Pod};
 use canopy_units::UnixTime;
+use hyper::Method;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use support::{Controller, DEADLINE};
@@ -191,5 +193,48 @@ async fn the_authority_is_published_for_agents() {
     let (path, content) = domain.api.applied().remove(0);
     assert_eq!(path, "/api/v1/namespaces/canopy/configmaps/canopy-authority");
     assert_eq!(content["data"]["authorities"], format!("{}\n", domain.registrar.authority()));
+    domain.controller.stop().await;
+}
+
+/// Catches a token of any pod that is a caller of the REST API, one that has more than its role, a stream that outlasts the token, and an API
+/// server that is asked for each request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_has_the_role_that_the_configuration_gives_it() {
+    let domain = Domain::start().await;
+    let server = format!("unix:{}", domain.directory.path().join("rest.sock").display());
+    let send = async |token: &str, path: &str| {
+        let client = canopy_ctl::client::Client::new(&server, None).unwrap();
+        let client = client.with_token(Some(Credential(token.to_owned()))).unwrap();
+        let answer = client.send(Method::GET, path, None).await.unwrap();
+        (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+    };
+    domain.api.know("of.the.cleanup", Pod::new("canopy:canopy-cleanup", "worker-1"));
+    domain.api.know("of.the.prometheus", Pod::new("monitoring:prometheus", "worker-2"));
+    domain.api.know("of.an.agent", Pod::new("canopy:canopy-agent", "worker-1"));
+    let vaults = Pod { audience: "vault".into(), ..Pod::new("canopy:canopy-cleanup", "worker-1") };
+    domain.api.know("of.the.vault", vaults);
+    for _ in 0..3 {
+        let (status, caller) = send("of.the.cleanup", "/api/v1/caller").await;
+        assert!(status == 200 && caller.contains("serviceaccount:canopy") && caller.contains("\"admin\""), "{caller}");
+    }
+    assert_eq!(domain.api.reviews(), 1, "each request has asked the API server");
+    assert_eq!(send("of.the.prometheus", "/metrics").await.0, 200);
+    let (status, why) = send("of.the.prometheus", "/api/v1/nodes").await;
+    assert!(status == 403 && why.contains("RoleNeeded"), "{why}");
+    for (token, reason) in [
+        ("of.an.agent", "canopy/canopy-agent has no role"),
+        ("of.the.vault", "audience"),
+        ("of.no.one", "does not accept"),
+        ("not a.token", "not a token"),
+    ] {
+        let (status, why) = send(token, "/api/v1/caller").await;
+        assert!(status == 401 && why.contains("TokenNotValid") && why.contains(reason), "{token}: {why}");
+        assert!(!why.contains(token), "{why}");
+    }
+    domain.api.set(Mood::Fails(500));
+    let (status, why) = send("another.of.it", "/api/v1/caller").await;
+    assert!(status == 503 && why.contains("TokenNotConfirmed"), "{why}");
+    // What was confirmed a moment ago is known.
+    assert_eq!(send("of.the.cleanup", "/api/v1/caller").await.0, 200);
     domain.controller.stop().await;
 }

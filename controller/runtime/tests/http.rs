@@ -31,6 +31,7 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
         roles: Default::default(),
         quotas: Default::default(),
         tokens: Default::default(),
+        accounts: None,
         grpc: vec![],
         rest: vec![listener],
         web: None,

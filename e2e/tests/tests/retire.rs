@@ -150,4 +150,11 @@ fn a_transit_node_leaves_under_traffic_and_leaves_nothing_behind() {
     let report = transfer.finish(&bed.lab).unwrap();
     assert_eq!(report.mismatches(), Vec::<&str>::new());
     assert_eq!(report.source.more["retransmitted"], 0, "data was cut");
+
+    // All others at once, as before Canopy is removed.
+    let printed = bed.canopyctl(&["node", "retire", "--all", "--accept-loss", "--timeout", "2m"]).unwrap();
+    assert!(printed.ends_with("all nodes have left\n"), "{printed}");
+    for name in ["n1", "n2", "n3", "n4", "n5", "n6"] {
+        assert_eq!((step(&bed, name), left(&bed, name)), ("Retired".to_owned(), vec![]), "{name}");
+    }
 }

@@ -30,7 +30,11 @@ pub enum NodeAction {
 #[derive(Args)]
 pub struct RetireArgs {
     /// Its name in the topology.
-    pub name: String,
+    #[arg(required_unless_present = "all")]
+    pub name: Option<String>,
+    /// Every node that has not left, at the same time: nothing of Canopy stays on them.
+    #[arg(long, conflicts_with_all = ["name", "cancel", "output"])]
+    pub all: bool,
     /// Remove the hosts behind it from their groups, which have no other node.
     #[arg(long)]
     pub accept_loss: bool,

@@ -38,8 +38,14 @@ pub async fn run(client: &Client, args: &CheckArgs, out: &mut dyn Write) -> Resu
         }
         sleep(POLL).await;
     };
-    match args.output {
-        CheckOutput::Text => write(&checks, out)?,
+    let exit = if args.wait.is_some() { Exit::Timeout } else { Exit::Error };
+    report(&checks, args.output, exit, out)
+}
+
+/// Prints the checks; a failure with `exit` unless all are ok.
+pub(super) fn report(checks: &[Check], format: CheckOutput, exit: Exit, out: &mut dyn Write) -> Result<(), Failure> {
+    match format {
+        CheckOutput::Text => write(checks, out)?,
         CheckOutput::Json => json(out, &json!({"checks": checks}))?,
     }
     let count = |result| checks.iter().filter(|check| check.result == result).count();
@@ -47,14 +53,13 @@ pub async fn run(client: &Client, args: &CheckArgs, out: &mut dyn Write) -> Resu
     if failed + unknown == 0 {
         return Ok(());
     }
-    let exit = if args.wait.is_some() { Exit::Timeout } else { Exit::Error };
     Err(Failure::new(exit, format!("of {} checks {failed} fail and {unknown} cannot be made", checks.len())))
 }
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Outcome {
+pub(super) enum Outcome {
     Ok,
     Fails,
     CannotBeChecked,
@@ -63,11 +68,11 @@ enum Outcome {
 /// One check.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Check {
-    name: &'static str,
-    result: Outcome,
+pub(super) struct Check {
+    pub(super) name: &'static str,
+    pub(super) result: Outcome,
     /// What was found.
-    detail: String,
+    pub(super) detail: String,
     /// What to do; empty unless it fails.
     hint: &'static str,
     /// Where to read on.
@@ -75,18 +80,18 @@ struct Check {
 }
 
 /// A check with what to do if it fails.
-struct About {
+pub(super) struct About {
     name: &'static str,
     hint: &'static str,
     docs: &'static str,
 }
 
 impl About {
-    const fn new(name: &'static str, hint: &'static str, docs: &'static str) -> Self {
+    pub(super) const fn new(name: &'static str, hint: &'static str, docs: &'static str) -> Self {
         Self { name, hint, docs }
     }
 
-    fn found(&self, result: Outcome, detail: impl Into<String>) -> Check {
+    pub(super) fn found(&self, result: Outcome, detail: impl Into<String>) -> Check {
         let hint = if result == Outcome::Fails { self.hint } else { "" };
         Check { name: self.name, result, detail: detail.into(), hint, docs: self.docs }
     }
@@ -104,7 +109,7 @@ impl About {
         self.found(Outcome::Fails, format!("{is_wrong}: {}{more}", named.join(", ")))
     }
 
-    fn unknown(&self, why: &str) -> Check {
+    pub(super) fn unknown(&self, why: &str) -> Check {
         self.found(Outcome::CannotBeChecked, why)
     }
 }

@@ -7,6 +7,7 @@ pub mod ca;
 pub mod certificate;
 pub mod chart;
 pub mod check;
+pub mod check_pod;
 pub mod commit;
 pub mod context;
 pub mod delete;

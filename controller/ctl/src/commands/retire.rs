@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `node retire`: asks the controller for it, and shows the steps that it takes.
 
+mod all;
+mod step;
+
 use std::io::Write;
 
 use canopy_controller_api::NodeResource;
-use canopy_controller_api::retirement::{RetireStep, Retirement};
-use canopy_model::retirement::RetireSpec;
+use canopy_controller_api::retirement::RetireStep;
 use hyper::Method;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use self::step::{begin, line};
 use super::segment;
 use super::wait::POLL;
 use crate::cli::{RetireArgs, RetireOutput};
@@ -17,12 +20,13 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, text};
 
-/// Executes the command. Its progress goes to `out`, or to `err` if that gets JSON.
+/// Executes the command, for one node or for all. Its progress goes to `out`, or to `err` if that gets JSON.
 ///
 /// # Errors
 /// The controller cannot be reached, or refused; the node has not left in time, and the controller continues.
 pub async fn run(client: &Client, args: &RetireArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<(), Failure> {
-    let name = segment("node", &args.name)?;
+    let Some(name) = &args.name else { return all::run(client, args, out).await };
+    let name = segment("node", name)?;
     let node: NodeResource = client.get(&format!("reading node {name}"), &format!("/api/v1/nodes/{name}")).await?;
     let path = format!("/api/v1/nodes/{name}/retire");
     if args.cancel {
@@ -34,9 +38,7 @@ pub async fn run(client: &Client, args: &RetireArgs, out: &mut dyn Write, err: &
         };
         return Ok(writeln!(out, "node/{name} is not being retired any more; {drained}")?);
     }
-    let present = node.status.retirement.filter(|retirement| retirement.step != RetireStep::Retired);
-    let body = json!(wanted(args, present.as_ref()));
-    let node: NodeResource = client.post(&format!("retiring node {name}"), &path, &body).await?;
+    let node = begin(client, args, &node).await?;
     match args.output {
         RetireOutput::Text => follow(client, name, node, args, out).await.map(drop),
         RetireOutput::Json => {
@@ -48,22 +50,6 @@ pub async fn run(client: &Client, args: &RetireArgs, out: &mut dyn Write, err: &
             output::json(out, &json!(node))?;
             late.map_or(Ok(()), Err)
         }
-    }
-}
-
-/// What is wanted, and what was wanted before where this call leaves it open: a second call continues where the first one stopped.
-fn wanted(args: &RetireArgs, present: Option<&Retirement>) -> RetireSpec {
-    let before = present.map_or_else(RetireSpec::default, |present| RetireSpec {
-        reason: present.reason.clone(),
-        accept_loss: present.accept_loss,
-        without_agent: present.without_agent,
-        timeout_seconds: present.timeout_seconds,
-    });
-    RetireSpec {
-        reason: args.reason.clone().unwrap_or(before.reason),
-        accept_loss: args.accept_loss || before.accept_loss,
-        without_agent: args.without_agent || before.without_agent,
-        timeout_seconds: args.timeout.map_or(before.timeout_seconds, |timeout| timeout.as_secs()),
     }
 }
 
@@ -116,53 +102,5 @@ async fn follow(
         }
         sleep(POLL).await;
         node = read(client, name).await?;
-    }
-}
-
-fn line(retirement: &Retirement) -> String {
-    let waits_for = text(&retirement.waits_for);
-    match retirement.step {
-        RetireStep::Retired => "retired: certificates that it had are revoked".to_owned(),
-        step => format!("{step}: waits for {waits_for}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Catches a second call that takes back what the first one got.
-    #[test]
-    fn a_second_call_continues_with_what_the_first_one_wanted() {
-        let args = |accept_loss, without_agent| RetireArgs {
-            name: "n4".into(),
-            accept_loss,
-            without_agent,
-            reason: None,
-            timeout: None,
-            cancel: false,
-            output: RetireOutput::Text,
-        };
-        assert_eq!(wanted(&args(false, false), None), RetireSpec::default());
-        let first =
-            RetireSpec { reason: "old".into(), accept_loss: true, timeout_seconds: 60, ..RetireSpec::default() };
-        let present = Retirement {
-            step: RetireStep::Draining,
-            since_unix_ns: 0,
-            waits_for: String::new(),
-            reason: first.reason.clone(),
-            accept_loss: true,
-            without_agent: false,
-            timeout_seconds: 60,
-            by: serde_json::from_value(json!({"kind": "operator", "name": "alice"})).unwrap(),
-            begun_unix_ns: 0,
-            drain: None,
-            removed: vec![],
-            failed: None,
-        };
-        assert_eq!(wanted(&args(false, false), Some(&present)), first);
-        let now = RetireArgs { reason: Some("new".into()), ..args(false, true) };
-        let both = RetireSpec { reason: "new".into(), without_agent: true, ..first };
-        assert_eq!(wanted(&now, Some(&present)), both);
     }
 }

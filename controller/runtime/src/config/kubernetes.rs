@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Section `kubernetes`: agents that enroll with tokens of their service accounts.
+//! Section `kubernetes`: agents that enroll with tokens of their service accounts, and other service accounts that have a role.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use canopy_controller_core::role::Role;
 use canopy_controller_kubernetes::{Account, Address, BadSetting, Settings};
 use canopy_daemon::config::Faults;
 use canopy_model::ids::check_name;
@@ -13,6 +14,9 @@ use serde::{Deserialize, Serialize};
 const IN_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The API server whose address is in the environment of each pod.
 const IN_CLUSTER: &str = "in-cluster";
+
+/// Longest namespace and name of a service account with a role: the audit has both whole.
+const MAX_OF_ROLE: (usize, usize) = (49, 64);
 
 /// Section `kubernetes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +42,9 @@ pub struct KubernetesConfig {
     /// The same of hosts.
     #[serde(default)]
     pub hosts: BTreeMap<String, String>,
+    /// Roles of service accounts, `NAMESPACE/NAME`, that use the REST API with tokens of theirs for the audience.
+    #[serde(default)]
+    pub roles: BTreeMap<String, Role>,
 }
 
 impl Default for KubernetesConfig {
@@ -52,6 +59,7 @@ impl Default for KubernetesConfig {
             publish: String::new(),
             nodes: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            roles: BTreeMap::new(),
         }
     }
 }
@@ -78,6 +86,14 @@ impl KubernetesConfig {
             nodes: self.nodes,
             hosts: self.hosts,
         }))
+    }
+
+    /// Which service accounts have which role.
+    ///
+    /// # Errors
+    /// A name is none of a service account.
+    pub fn roles(&self) -> Result<BTreeMap<Account, Role>, BadSetting> {
+        self.roles.iter().map(|(text, role)| Ok((text.parse()?, *role))).collect()
     }
 
     pub(super) fn check(&self, has_tls: bool, faults: &mut Faults) {
@@ -107,6 +123,20 @@ impl KubernetesConfig {
         }
         if !self.node_agents.is_empty() && self.node_agents == self.host_agents {
             faults.push("kubernetes.host_agents", "is the service account of node_agents: use another one");
+        }
+        for text in self.roles.keys() {
+            let key = format!("kubernetes.roles.{text}");
+            match text.parse::<Account>() {
+                Err(error) => faults.push(key, error.to_string()),
+                Ok(of) if of.namespace.len() > MAX_OF_ROLE.0 || of.name.len() > MAX_OF_ROLE.1 => {
+                    let (namespace, name) = MAX_OF_ROLE;
+                    faults.push(
+                        key,
+                        format!("is longer than {namespace} octets for the namespace and {name} for the name"),
+                    );
+                }
+                Ok(_) => {}
+            }
         }
         for (section, names) in [("kubernetes.nodes", &self.nodes), ("kubernetes.hosts", &self.hosts)] {
             let mut by_name = BTreeMap::new();

@@ -14,6 +14,7 @@ use canopy_control::pb::{ReportRequest, StreamTelemetryRequest, WatchRequest, Wa
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
 use canopy_controller_access::{Roles, Tokens, UnixRoles};
 use canopy_controller_authority::Registrar;
+use canopy_controller_core::role::Role;
 use canopy_controller_kubernetes::Attestor;
 use canopy_controller_rest::SingleSignOn;
 use canopy_controller_runtime::{Listen, Listener, Parts, Web, run};
@@ -158,6 +159,10 @@ impl Controller {
         (roles, tokens): (UnixRoles, Tokens),
         (site, single_sign_on): (Option<Web>, Option<Arc<SingleSignOn>>),
     ) -> Self {
+        // Service accounts that have a role here.
+        let of_accounts = [("canopy/canopy-cleanup", Role::Admin), ("monitoring/prometheus", Role::Metrics)];
+        let of_accounts = of_accounts.map(|(account, role)| (account.parse().unwrap(), role)).into();
+        let accounts = attestor.clone().map(|attestor| canopy_controller_runtime::accounts::of(attestor, of_accounts));
         let path = dir.join("store");
         let store: Arc<dyn Store> = Arc::new(
             tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))
@@ -194,6 +199,7 @@ impl Controller {
             roles: Roles::from(roles).into(),
             quotas: Default::default(),
             tokens: Arc::new(tokens),
+            accounts,
             grpc,
             rest,
             web: site,

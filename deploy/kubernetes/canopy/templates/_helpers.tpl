@@ -45,3 +45,11 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- define "canopy.checksum" -}}
 checksum/settings: {{ toJson . | sha256sum }}
 {{- end -}}
+
+{{/* Least revision of the resources that the operator writes to: REVISION in deploy/kubernetes/operator/src/crd.rs. */}}
+{{- define "canopy.resourcesRevision" -}}1{{- end -}}
+
+{{/* How the resources are upgraded. */}}
+{{- define "canopy.upgradeResources" -}}
+helm upgrade --install canopy-crds deploy/kubernetes/canopy-crds --namespace {{ .Release.Namespace }}
+{{- end -}}

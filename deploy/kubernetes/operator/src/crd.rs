@@ -11,6 +11,11 @@ use crate::schema::structural;
 
 /// Longest name of a group (a DNS label).
 const MAX_NAME: usize = 63;
+/// Grows with each change of what is below, so that the chart `canopy` recognizes definitions that are older than its operator
+/// (`canopy.resourcesRevision` in its templates).
+pub const REVISION: u32 = 1;
+/// Annotation with [`REVISION`].
+const REVISION_OF: &str = "canopy.dev/revision";
 /// The one topology's name.
 pub const TOPOLOGY: &str = "default";
 
@@ -127,7 +132,7 @@ fn definition(
         "metadata": {
             "name": format!("{plural}.{group}"),
             // Uninstalling the chart would delete every resource, and the groups with them.
-            "annotations": {"helm.sh/resource-policy": "keep"},
+            "annotations": {"helm.sh/resource-policy": "keep", REVISION_OF: REVISION.to_string()},
             "labels": {"app.kubernetes.io/name": "canopy", "app.kubernetes.io/component": "crds"},
         },
         "spec": {

@@ -141,6 +141,14 @@ fn structural(schema: &Value, path: &str) {
     assert!(schema["type"] != "array" || schema.get("items").is_some(), "{path}: {schema}");
 }
 
+/// Catches a chart that accepts definitions which are older than its operator.
+#[test]
+fn the_chart_needs_the_revision_that_the_definitions_have() {
+    let helpers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../canopy/templates/_helpers.tpl");
+    let needed = format!("{{{{- define \"canopy.resourcesRevision\" -}}}}{}{{{{- end -}}}}", crd::REVISION);
+    assert!(std::fs::read_to_string(&helpers).unwrap().contains(&needed), "{}: {needed}", helpers.display());
+}
+
 /// The files of the chart; `UPDATE_CRDS=1` writes them.
 #[test]
 fn the_definitions_of_the_chart_are_those_of_the_types() {

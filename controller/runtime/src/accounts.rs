@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Service accounts of Kubernetes as callers of the REST API, with the roles that the configuration gives them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopy_controller_access::Identity;
+use canopy_controller_core::principal::Principal;
+use canopy_controller_core::role::Role;
+use canopy_controller_kubernetes::{Account, Attestor, Refusal};
+use canopy_controller_rest::{Accounts, NotNamed};
+
+/// Callers by their tokens, which the API server confirms; an account that is not in `roles` is no caller.
+pub fn of(attestor: Arc<Attestor>, roles: BTreeMap<Account, Role>) -> Accounts {
+    let roles = Arc::new(roles);
+    Accounts::new(move |token| {
+        let (attestor, roles) = (attestor.clone(), roles.clone());
+        async move {
+            let account = attestor.account(&token).await.map_err(not_named)?;
+            let Some(role) = roles.get(&account) else {
+                let why = format!("service account {account} has no role here: see kubernetes.roles of the controller");
+                return Err(NotNamed::NotValid(why));
+            };
+            // No user of a machine has such a name. What acts is a token, which makes no others.
+            let of_namespace = Principal::operator(format!("serviceaccount:{}", account.namespace), None);
+            Ok(Identity::new(of_namespace.with_token(&account.name), Some(*role)))
+        }
+    })
+}
+
+fn not_named(refusal: Refusal) -> NotNamed {
+    let why = refusal.to_string();
+    match refusal {
+        Refusal::Unavailable(..) | Refusal::Busy | Refusal::NotPermitted(_) => NotNamed::Unavailable(why),
+        _ => NotNamed::NotValid(why),
+    }
+}
