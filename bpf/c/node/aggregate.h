@@ -585,10 +585,13 @@ static __always_inline bool starts_with_first(const struct canopy_state *s, __u6
 	return v == start && !s->lost && !s->acks_out && s->nak_key >> KIND_BITS <= start && s->late_from <= start;
 }
 
-/* A branch lacks the session's first packet: it comes again, and pending branches wait for it. */
+/*
+ * A branch lacks the session's first packet: it comes again, and pending branches wait for it. Not where this node has acknowledged something:
+ * one that comes into the tree of a long session takes its packets for older than the first.
+ */
 static __always_inline bool lacks_first(const struct canopy_state *s, __u64 start)
 {
-	return !s->lost && s->tree[1].key >> KIND_BITS <= start;
+	return !s->lost && !s->acks_out && s->tree[1].key >> KIND_BITS <= start;
 }
 
 /* Accounts for a data packet and sets `to` to the branches that get a copy. Returns 0 or a drop reason. */

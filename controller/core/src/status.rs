@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Pending      no source, no receiver, or none that gets data
-//! Programming  a tree node has not confirmed the program of this epoch, the tree moves, or the headend does not take data yet
+//! Programming  a tree node has not confirmed its present program, the tree moves, or the headend does not take data yet
 //! Ready        every tree node read its kernel back and it matched; data, if any, is acknowledged
 //! Stalled      the headend has unacknowledged data, and its AckPSN has not advanced for stallAfterMs
 //! Unknown      no telemetry of the headend arrives

@@ -562,9 +562,10 @@ impl Aggregation {
         v == start && is_new && self.late_from <= start
     }
 
-    /// A branch lacks the session's first packet: it comes again, and pending branches wait for it.
+    /// A branch lacks the session's first packet: it comes again, and pending branches wait for it. Not where this node has acknowledged
+    /// something: one that comes into the tree of a long session takes its packets for older than the first.
     fn lacks_first(&self) -> bool {
-        !self.params.lost && self.base().is_some_and(|base| base <= self.params.start)
+        !self.params.lost && !self.has_acked && self.base().is_some_and(|base| base <= self.params.start)
     }
 
     /// Activates the pending branches at `next_psn`; they do not need earlier data.

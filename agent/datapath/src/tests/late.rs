@@ -97,6 +97,29 @@ fn a_first_packet_that_a_link_loses_is_waited_for() {
     assert_eq!(late(&mut bed).start, Some(LateStart { shift: 0, msn_base: 0 }));
 }
 
+/// A node that comes into the tree of a session with more than 2^23 packets takes the first that it gets for one from before the session.
+#[test]
+fn a_late_receiver_at_a_node_that_is_new_in_a_long_session_starts_with_the_next_message() {
+    const FIRST: u32 = 7 + (1 << 23) + 100;
+    let mut bed = Testbed::new(&Shape { receivers: 2, provisioned: true, ..Shape::default() });
+    let mut second = None;
+    let session = |g: &mut canopy_model::node_spec::GroupProgram| {
+        g.start_psn = canopy_model::ids::Psn::new("psn", 7).unwrap();
+        second = g.branches.pop();
+        g.branches[0].at_boundary = true;
+    };
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(session)), []);
+    bed.run("d0", &answer(0, Syndrome::nak(NakCode::PsnSequence), 7, 0));
+    message(&bed, FIRST);
+    let first = bed.telemetry().branches.into_iter().find(|b| b.address == receiver(0)).unwrap();
+    assert_eq!((first.late, first.packets), (Some(LateState::Started), 1));
+    assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 7, 1)).0, REDIRECT);
+    joins_late(&mut bed, second.unwrap());
+    assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Pending), 0));
+    message(&bed, FIRST + 1);
+    assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Started), 1));
+}
+
 /// What the node acknowledged before it lost its state counts at its parent; or what it has acknowledged since.
 #[test]
 fn a_first_packet_that_may_be_acknowledged_starts_no_late_receiver() {
