@@ -59,7 +59,9 @@ pub fn read_secret(path: &Path) -> Result<Option<String>, FileError> {
 /// # Errors
 /// It cannot be written.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), FileError> {
-    let new = path.with_extension("new");
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
     let written = || -> io::Result<()> {
         // What a killed process left; the directory is its owner's alone.
         match fs::remove_file(&new) {

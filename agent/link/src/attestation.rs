@@ -39,9 +39,14 @@ impl Attestation {
     /// authority is another one now. Without the file of authorities, a certificate is believed.
     pub(crate) fn is_needed(&self, own: Option<&Credentials>, now: UnixTime) -> bool {
         let Some(own) = own else { return true };
-        let has_ended = own.certificate.not_after + RENEWABLE < now || own.certificate.subject != self.subject;
+        let has_ended = !self.is_of(own, now);
         let trusted: Vec<_> = own.authorities.iter().filter_map(|der| AuthorityHash::of(der).ok()).collect();
         has_ended || self.authorities().is_ok_and(|known| !known.iter().any(|hash| trusted.contains(hash)))
+    }
+
+    /// Whether a certificate is this agent's, and can be renewed.
+    pub(crate) fn is_of(&self, own: &Credentials, now: UnixTime) -> bool {
+        own.certificate.not_after + RENEWABLE >= now && own.certificate.subject == self.subject
     }
 
     /// The token.

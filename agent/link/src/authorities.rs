@@ -58,7 +58,8 @@ impl Authorities {
         let pb::FollowAuthoritiesResponse { authorities, renew_within_ns } = message;
         if !authorities.is_empty() {
             let count = authorities.len();
-            Credentials::trust(directory, authorities)?;
+            // Sent again, if it cannot be stored now.
+            Credentials::trust(directory, authorities).inspect_err(|_| self.open = None)?;
             tracing::info!(subject = %own.certificate.subject, authorities = count, "stored the authorities to trust from now on");
         }
         Ok((renew_within_ns > 0).then(|| Duration::from_nanos(renew_within_ns)))

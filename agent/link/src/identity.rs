@@ -187,11 +187,19 @@ impl Keeper {
         let loaded = Credentials::load(&self.directory).map_err(unreadable)?;
         let needed = self.attestation.as_ref().filter(|of| of.is_needed(loaded.as_ref(), UnixTime::now()));
         if let Some(attestation) = needed {
-            let made = attest(&self.target, &self.directory, attestation).await?;
-            tracing::info!(subject = %made.subject, valid_for = ?left(made.not_after, UnixTime::now()), "enrolled this agent by attestation");
-            // A clock that is far ahead needs one every time.
-            tokio::time::sleep(PAUSE).await;
-            return Ok(());
+            match attest(&self.target, &self.directory, attestation).await {
+                Ok(made) => {
+                    tracing::info!(subject = %made.subject, valid_for = ?left(made.not_after, UnixTime::now()), "enrolled this agent by attestation");
+                    // A clock that is far ahead needs one every time.
+                    tokio::time::sleep(PAUSE).await;
+                    return Ok(());
+                }
+                // The file of authorities may be behind the controller, which still knows this agent.
+                Err(error) if loaded.as_ref().is_some_and(|own| attestation.is_of(own, UnixTime::now())) => {
+                    tracing::warn!(%error, "the controller's authority is not in authority_file, and this agent cannot enroll again: it keeps its certificate");
+                }
+                Err(error) => return Err(error),
+            }
         }
         // Not enrolled yet is no failure of a renewal: connections report it.
         let Some(own) = loaded else {

@@ -331,9 +331,16 @@ impl Tokens {
         self.book().used(&digest(text), false, now)
     }
 
-    /// Who has shown the certificate of this key, and what it may do; `None` if it was revoked or has ended.
-    pub fn shown(&self, key: KeyHash, now: UnixTime) -> Option<Identity> {
+    /// Who has shown the certificate of this name and key, and what it may do; `None` if it was revoked or has ended.
+    pub fn shown(&self, name: &str, key: KeyHash, now: UnixTime) -> Option<Identity> {
+        self.certified(name, key, now)?;
         self.book().used(&key.0, true, now)
+    }
+
+    /// The same without a use of it: what its connection may do now.
+    pub fn certified(&self, name: &str, key: KeyHash, now: UnixTime) -> Option<Identity> {
+        // A key that was revoked under one name may have been certified under another one.
+        self.standing(&key.0, now).filter(|identity| identity.principal.token.as_deref() == Some(name))
     }
 
     /// The same by the digest of the secret or key, without a use of it: what a connection, a session or a stream that it has begun may do now.
@@ -685,7 +692,7 @@ mod tests {
         let by = alice(Role::Viewer);
         let (secret, _) = tokens.make(wanted("ci", Role::Viewer), &by, at(0)).unwrap();
         // A directory where the new file is made first.
-        let way = directory.path().join("tokens.new");
+        let way = directory.path().join("tokens.json.new");
         std::fs::create_dir(&way).unwrap();
         assert!(matches!(tokens.revoke("ci", &by, at(1)), Err(TokenError::File(_))));
         assert_eq!(tokens.identity(secret.reveal(), at(1)), None);
@@ -807,20 +814,21 @@ mod tests {
         assert!(matches!(tokens.rotate("laptop", &by, at(0)), Err(TokenError::Certificate(_))));
         // Of another kind: the digest of a secret is no key that a handshake shows, nor the reverse.
         let (secret, _) = tokens.make(wanted("ci", 12), &by, at(0)).unwrap();
-        assert_eq!(tokens.shown(KeyHash(secret.digest()), at(1)), None);
+        assert_eq!(tokens.shown("ci", KeyHash(secret.digest()), at(1)), None);
         assert_eq!(tokens.book().used(&key.0, false, at(1)), None);
 
         let file = std::fs::read_to_string(directory.path().join(FILE)).unwrap();
         let file: serde_json::Value = serde_json::from_str(&file).unwrap();
         assert_eq!(file["tokens"].as_array().unwrap().len(), 1);
         let tokens = open(&directory);
-        let shown = tokens.shown(key, at(1)).unwrap();
+        assert!(tokens.shown("other", key, at(1)).is_none(), "a certificate of another name");
+        let shown = tokens.shown("laptop", key, at(1)).unwrap();
         assert_eq!((shown.role, shown.principal.token.as_deref()), (Some(Role::Operator), Some("laptop")));
         assert_eq!(tokens.list(&by, at(1))[1].used, Some(at(1)));
-        assert!(tokens.shown(key, at(12 * 3600)).is_none());
+        assert!(tokens.shown("laptop", key, at(12 * 3600)).is_none());
         tokens.revoke("laptop", &by, at(2)).unwrap();
-        assert!(tokens.shown(key, at(2)).is_none() && tokens.standing(&key.0, at(2)).is_none());
-        assert!(open(&directory).shown(key, at(2)).is_none());
+        assert!(tokens.shown("laptop", key, at(2)).is_none() && tokens.standing(&key.0, at(2)).is_none());
+        assert!(open(&directory).shown("laptop", key, at(2)).is_none());
     }
 
     /// Catches a damaged or readable file that is taken for none, and a write that fails and is answered as made.

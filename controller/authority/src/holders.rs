@@ -74,9 +74,11 @@ impl Holders {
             })?,
             None => (now, BTreeMap::new()),
         };
+        // What the file has need not be written again: a controller starts on a full disk.
+        let is_written = path.exists();
         let state = State { since, entries, connections: HashMap::new(), version: 1 };
-        let holders = Self { path, state: Mutex::new(state), written: Mutex::new(0) };
-        holders.write(1, now)?;
+        let holders = Self { path, state: Mutex::new(state), written: Mutex::new(is_written.into()) };
+        unlisted(holders.write(1, now));
         Ok(holders)
     }
 
@@ -199,6 +201,13 @@ impl Holder {
 
     pub(crate) fn trusts(&self, authority: AuthorityHash) -> bool {
         self.trusts.contains(&authority)
+    }
+}
+
+/// The list of agents is not worth the refusal of one.
+pub(crate) fn unlisted(written: Result<(), FileError>) {
+    if let Err(error) = written {
+        tracing::error!(%error, "cannot write which agents have certificates: after a restart, the replacement of the authority may not wait for one of them");
     }
 }
 

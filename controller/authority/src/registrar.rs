@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use canopy_identity::{
-    AuthorityHash, Certificate, CertificateDer, Clients, EnrollmentToken, FileError, KeyHash, PrivateKey, Secret,
-    ServerKey, Subject, key_of_request,
+    AuthorityHash, Certificate, CertificateDer, Clients, EnrollmentToken, KeyHash, PrivateKey, Secret, ServerKey,
+    Subject, key_of_request,
 };
 use canopy_units::UnixTime;
 use rcgen::PublicKeyData;
@@ -15,7 +15,7 @@ use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use crate::authority::before;
-use crate::holders::{Holder, Holders};
+use crate::holders::{Holder, Holders, unlisted};
 use crate::revocations::Revocations;
 use crate::standing::Standing;
 use crate::tokens::Tokens;
@@ -255,6 +255,8 @@ impl Registrar {
             if (before(made, BACKDATED)..made + self.settings.lifetime / 2).contains(&now) {
                 continue;
             }
+            // Not between the parts of a step, whose configuration this one would replace.
+            let _no_step = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
             match self.serve(&self.standing.borrow().clone(), now) {
                 Ok(()) => made = now,
                 Err(error) => {
@@ -299,13 +301,6 @@ impl Registrar {
 
     fn issued(&self) -> MutexGuard<'_, Issued> {
         self.issued.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The list of agents is not worth the refusal of one.
-pub(crate) fn unlisted(written: Result<(), FileError>) {
-    if let Err(error) = written {
-        tracing::error!(%error, "cannot write which agents have certificates: after a restart, the replacement of the authority may not wait for one of them");
     }
 }
 

@@ -9,8 +9,7 @@ use std::time::Duration;
 use canopy_identity::{AuthorityHash, Certificate, CertificateDer, Subject};
 use canopy_units::UnixTime;
 
-use crate::holders::Holder;
-use crate::registrar::unlisted;
+use crate::holders::{Holder, unlisted};
 use crate::standing::{Progress, Standing, Step};
 use crate::{AuthorityError, Registrar};
 
@@ -136,6 +135,7 @@ impl Registrar {
     /// It is not the next step, or would leave others behind; or a file cannot be written.
     pub fn rotate(&self, act: Act, accepted: &[Subject], now: UnixTime) -> Result<Vec<Subject>, RotationError> {
         let _one_at_a_time = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.complete(now)?;
         let left = self.permits(act, accepted, now)?;
         let present = self.standing.borrow().clone();
         let next = match act {
@@ -147,6 +147,20 @@ impl Registrar {
         self.serve(&next, now)?;
         self.standing.send_replace(Arc::new(next));
         Ok(left)
+    }
+
+    /// Completes a step that has failed in the middle, as a restart does: the next one starts from what the files are.
+    fn complete(&self, now: UnixTime) -> Result<(), RotationError> {
+        let stored = Standing::open(&self.settings, now)?;
+        let present = self.standing.borrow().clone();
+        if (stored.signing.hash(), stored.progress()) == (present.signing.hash(), present.progress()) {
+            return Ok(());
+        }
+        self.serve(&stored, now)?;
+        self.standing.send_replace(Arc::new(stored));
+        Err(RotationError::Order(
+            "the step before had failed in the middle and was completed now: see `canopyctl ca status`, then order again",
+        ))
     }
 
     /// Whether a step can be taken. Returns the agents that it would leave behind.

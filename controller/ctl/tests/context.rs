@@ -47,7 +47,7 @@ fn servers_have_names() {
     assert_eq!(asked(home, &[], ""), "unix:/prod");
     let list = run(home, &[], "context list").unwrap();
     let rows: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
-    let header = vec!["CURRENT", "NAME", "SERVER", "TOKEN"];
+    let header = vec!["CURRENT", "NAME", "SERVER", "CREDENTIAL"];
     assert_eq!(rows, [header, vec!["lab", "unix:/lab", "-"], vec!["*", "prod", "unix:/prod", "-"]]);
     let authority = "ab".repeat(32);
     let far = format!("context set far https://[::1]:1 --with-authority {authority} --with-token /far.token");

@@ -59,7 +59,7 @@ impl Identities {
         subject: &Subject,
         request: &[u8],
     ) -> Result<Response<pb::EnrollResponse>, Status> {
-        let registrar = self.registrar()?;
+        let registrar = self.registrar()?.clone();
         let attestor = self.attestor.as_ref().ok_or_else(|| {
             Status::failed_precondition(
                 "kubernetes_token: this controller confirms no tokens of Kubernetes: set kubernetes.api of the controller, or enroll with a token of `canopyctl`",
@@ -75,7 +75,10 @@ impl Identities {
             attestation_status(&refusal)
         })?;
         let now = UnixTime::now();
-        let made = registrar.attest(subject, request, now).map_err(|refusal| {
+        let (of, octets) = (subject.clone(), request.to_vec());
+        // It writes a file.
+        let attesting = tokio::task::spawn_blocking(move || registrar.attest(&of, &octets, now));
+        let made = attesting.await.map_err(|error| Status::internal(error.to_string()))?.map_err(|refusal| {
             if matches!(refusal, Refusal::StaysRevoked(_)) {
                 events.note(Code::EnrollmentRefused, node_of(subject), format!("{caller}, {attested}: {refusal}"));
             }

@@ -262,6 +262,11 @@ pub(crate) async fn require(State(bearers): State<Bearers>, mut request: Request
                 return unauthorized("a browser has to sign in first");
             }
         }
+        Ok(None) if is_api && !is_way_in && Caller::behind(request.extensions()).is_of_certificate() => {
+            return refused_token(
+                "this certificate does not work: it was revoked, or has ended; make another: `canopyctl certificate request --help`",
+            );
+        }
         Ok(None) if is_api && !is_way_in && is_browser(request.headers()) => {
             return unauthorized("a browser has to sign in first");
         }

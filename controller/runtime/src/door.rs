@@ -12,7 +12,7 @@ use canopy_controller_access::{Identity, Live, Roles, Tokens};
 use canopy_controller_authority::Registrar;
 use canopy_controller_rest::{Arrival, Caller};
 use canopy_daemon::limits::{HolderPlaces, Limit, Place, Places, Silent, Strangers};
-use canopy_identity::{Certificate, KeyHash};
+use canopy_identity::{Certificate, KeyHash, Subject};
 use canopy_units::UnixTime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -152,15 +152,16 @@ impl Door {
         let (visit, eviction) = stranger.begun(&stream).await?;
         let (guest, mut staying) = Guest::elsewhere(visit, eviction);
         let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, &self));
-        let (stream, key) = tokio::select! {
+        let (stream, shown) = tokio::select! {
             shaken = shaken => shaken.map_err(|_| refused("the handshake took too long"))??,
             () = staying.ended() => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
-        let caller = match key.filter(|key| self.tokens.shown(*key, UnixTime::now()).is_some()) {
-            Some(KeyHash(key)) => {
+        let caller = match shown {
+            Some((name, key)) => {
+                _ = self.tokens.shown(&name, key, UnixTime::now());
                 let tokens = self.tokens.clone();
-                let standing = move || tokens.standing(&key, UnixTime::now()).unwrap_or_else(Identity::unknown);
-                Caller::credential(move || std::future::ready(standing()))
+                let now = move || tokens.certified(&name, key, UnixTime::now()).unwrap_or_else(Identity::unknown);
+                Caller::credential(move || std::future::ready(now()))
             }
             None => Caller::known(Identity::unknown()),
         };
@@ -205,8 +206,8 @@ pub(crate) async fn accept(listener: &Listener, door: &Door) -> io::Result<Optio
     }
 }
 
-/// With the key of the certificate that the client has shown.
-async fn handshake(stream: TcpStream, door: &Door) -> io::Result<(Box<dyn Stream>, Option<KeyHash>)> {
+/// With name and key of the operator's certificate that the client has shown.
+async fn handshake(stream: TcpStream, door: &Door) -> io::Result<(Box<dyn Stream>, Option<(String, KeyHash)>)> {
     stream.set_nodelay(true)?;
     let config = match (&door.browsers, &door.registrar) {
         (Some(browsers), _) => browsers.get(),
@@ -215,7 +216,11 @@ async fn handshake(stream: TcpStream, door: &Door) -> io::Result<(Box<dyn Stream
     };
     let stream = TlsAcceptor::from(config).accept(stream).await?;
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| Certificate::read(chain.first()?).ok());
-    Ok((Box::new(stream), shown.map(|certificate| certificate.key)))
+    let of_operator = shown.and_then(|Certificate { subject, key, .. }| match subject {
+        Subject::Operator(name) => Some((name, key)),
+        _ => None,
+    });
+    Ok((Box::new(stream), of_operator))
 }
 
 /// A user of this machine, and who that is now.

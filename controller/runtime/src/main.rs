@@ -189,7 +189,8 @@ async fn serve(config: Config, flags: Settings) -> anyhow::Result<()> {
     let registrar = registrar.transpose().context("opening the authority (identity.directory)")?;
     let roles_of_accounts = config.kubernetes.roles().context("kubernetes.roles")?;
     let attestor = config.kubernetes.settings().context("kubernetes.api")?.map(|of| Arc::new(Attestor::new(of)));
-    let accounts = attestor.clone().map(|attestor| accounts::of(attestor, roles_of_accounts));
+    let accounts = attestor.clone().filter(|_| !roles_of_accounts.is_empty());
+    let accounts = accounts.map(|attestor| accounts::of(attestor, roles_of_accounts));
     let tokens = Tokens::open(&directory, UnixTime::now()).context("opening the tokens (identity.directory)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());
     for listen in &config.grpc.listen {
@@ -246,13 +247,20 @@ impl Again {
             let has_browsers = self.of_browsers.is_some();
             let read = move || {
                 let config = settings(flags)?.settings;
-                let tls = has_browsers.then(|| config.web.tls()).transpose()?;
+                let tls = has_browsers.then(|| config.web.tls());
                 anyhow::Ok((config, tls))
             };
             match tokio::task::spawn_blocking(read).await {
                 Ok(Ok((config, tls))) => {
-                    if let Some((of_browsers, tls)) = self.of_browsers.as_ref().zip(tls) {
-                        of_browsers.set(tls);
+                    // Roles that are taken away do not wait for a certificate.
+                    match self.of_browsers.as_ref().zip(tls) {
+                        Some((of_browsers, Ok(tls))) => of_browsers.set(tls),
+                        Some((_, Err(error))) => {
+                            tracing::error!(
+                                "the certificate for browsers is not read again, the one before stays: {error:#}"
+                            );
+                        }
+                        None => {}
                     }
                     if let Some(single) = &self.single_sign_on {
                         single.roles.set(config.oidc.roles());

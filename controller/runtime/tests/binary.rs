@@ -227,7 +227,7 @@ fn the_certificate_for_browsers_is_read_again() {
     assert_eq!(shown(), first);
     renew();
     write("certificate.pem", &first);
-    read_again("nothing changes: web.certificate and web.key");
+    read_again("the one before stays: web.certificate and web.key");
     assert_eq!(shown(), first);
     let second = renew();
     read_again("read again: authorization");

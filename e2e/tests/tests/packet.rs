@@ -116,6 +116,8 @@ fn every_hop(replication: &str) {
         ..TransferSpec::new("g", "s1", &RECEIVERS, 20 << 20)
     };
     let transfer = bed.lab.start_transfer(patient).unwrap();
+    // The places of a capture are those of the tree when it is armed.
+    bed.wait_phase("g", "Ready").unwrap();
     let capture = packet(&bed, &file);
     bed.limit("s1", 1000).unwrap();
     let report = transfer.finish(&bed.lab).unwrap();

@@ -947,7 +947,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Ends a token at once, and the sessions of the web UI that it began: yours, or any as an administrator. Streams that it has open last to their own end, an hour at most. */
+        /** Ends a token at once, and the sessions of the web UI that it began: yours, or any as an administrator. Streams that it has open end within 5 s. */
         delete: operations["revokeToken"];
         options?: never;
         head?: never;

@@ -65,8 +65,11 @@ fn request(file: &Path, out: &mut dyn Write) -> Result<(), Failure> {
         |why: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("{} cannot be made: {why}", file.display()));
     let key = PrivateKey::generate().map_err(|e| failed(&e))?;
     let request = key.request().map_err(|e| failed(&e))?;
-    let mut made =
-        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).map_err(|e| failed(&e))?;
+    if file.exists() {
+        return Err(failed(&"it exists: move it away, or name a new file"));
+    }
+    let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let mut made = made.map_err(|e| failed(&e))?;
     made.write_all(key.to_pem().as_bytes()).and_then(|()| made.sync_all()).map_err(|e| failed(&e))?;
     Ok(write!(out, "{}", request_to_pem(&request))?)
 }

@@ -28,11 +28,7 @@ pub fn run(action: &ContextAction, env: Env<'_>, out: &mut dyn Write) -> Result<
                 let token = shown.map_or("-".to_owned(), |file| file.display().to_string());
                 vec![current(name).to_owned(), name.clone(), server.clone(), token]
             };
-            return table(
-                out,
-                &["CURRENT", "NAME", "SERVER", "TOKEN OR CERTIFICATE"],
-                all.contexts.iter().map(row).collect(),
-            );
+            return table(out, &["CURRENT", "NAME", "SERVER", "CREDENTIAL"], all.contexts.iter().map(row).collect());
         }
         ContextAction::Use { name } => {
             if !all.contexts.contains_key(name) {

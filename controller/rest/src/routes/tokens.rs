@@ -148,7 +148,7 @@ pub(crate) async fn rotate(
     Ok(shown(StatusCode::OK, token, Some(secret), None, registrar.as_deref()))
 }
 
-/// Ends a token at once, and the sessions of the web UI that it began: yours, or any as an administrator. Streams that it has open last to their own end, an hour at most.
+/// Ends a token at once, and the sessions of the web UI that it began: yours, or any as an administrator. Streams that it has open end within 5 s.
 #[utoipa::path(delete, path = "/api/v1/tokens/{token}", tag = "tokens", operation_id = "revokeToken", params(("token" = String, Path, description = "its name")),
     responses((status = 204, description = "it does not work any more"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 403, body = Problem, description = "sent by a browser or with a bearer"), (status = 404, body = Problem, description = "you have no such token")))]
 pub(crate) async fn revoke(
