@@ -137,6 +137,33 @@ fn a_certificate_that_was_made_since_and_is_shown_confirms_what_came_with_it() {
     assert!(is_ready());
 }
 
+/// Catches an order that takes files which are a step further than the memory for those of its own step, and removes the authority with them.
+#[test]
+fn a_step_that_failed_in_the_middle_is_completed_before_another_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let registrar = open(directory.path());
+    take(&registrar, Act::Announce, &[]).unwrap();
+    // The files are one step further than the memory, as after an error behind the first of them.
+    let next = open(directory.path());
+    take(&next, Act::Issue, &[]).unwrap();
+    assert_eq!(step(&registrar), Some(Step::Announced));
+    let refused = take(&registrar, Act::Cancel, &[]).unwrap_err();
+    assert!(matches!(refused, RotationError::Order(why) if why.contains("completed now")), "{refused}");
+    assert_eq!((step(&registrar), registrar.authority()), (Some(Step::Issuing), next.authority()));
+    take(&registrar, Act::Finish, &[]).unwrap();
+    assert_eq!(open(directory.path()).authority(), next.authority());
+}
+
+/// Catches a controller that a full disk keeps from its start, because of a list that it can do without.
+#[test]
+fn a_list_that_cannot_be_written_does_not_end_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    // Where the new file is made first.
+    fs::create_dir_all(directory.path().join("identity/holders.json.new")).unwrap();
+    let authority = open(directory.path()).authority();
+    assert_eq!(open(directory.path()).authority(), authority);
+}
+
 /// Catches a kill that loses a step, does half of one, or makes a certificate of an agent worthless; and a list that a restart forgets.
 #[test]
 fn a_kill_in_any_step_loses_nothing() {
