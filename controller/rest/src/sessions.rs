@@ -193,15 +193,12 @@ impl Bearers {
         let mut known: Option<(Identity, Caller)> = None;
         for credential in sent {
             let entered = self.enter(&credential).await?;
-            match known.as_ref().or(shown.as_ref()) {
-                Some((other, _)) if !other.principal.is_same(&entered.0.principal) => {
-                    let detail =
-                        "the request has credentials of two principals, and it is not clear whose it is: send one";
-                    return Err(ApiError::new(StatusCode::BAD_REQUEST, "TwoPrincipals", detail).into_response());
-                }
-                _ if known.is_some() => {}
-                _ => known = Some(entered),
+            let other = known.as_ref().or(shown.as_ref());
+            if other.is_some_and(|(other, _)| !other.principal.is_same(&entered.0.principal)) {
+                let detail = "the request has credentials of two principals, and it is not clear whose it is: send one";
+                return Err(ApiError::new(StatusCode::BAD_REQUEST, "TwoPrincipals", detail).into_response());
             }
+            known = known.or(Some(entered));
         }
         Ok(known.or(shown))
     }

@@ -120,7 +120,8 @@ fn keep(
         writeln!(err, "{use_it} {}", clean(authority))?;
     }
     let server = client.name();
-    let secret = made.token.as_ref().map(|token| token.0.as_str()).unwrap_or_default();
+    let secret = made.token.as_ref().map(|token| token.0.as_str());
+    let secret = secret.ok_or_else(|| Failure::new(Exit::Error, "the controller's answer has no token".to_owned()))?;
     let Some(file) = file else { return Ok(writeln!(out, "{secret}")?) };
     let written = replace(file, secret);
     written.map_err(|e| {
