@@ -46,15 +46,22 @@ fn late(bed: &mut Testbed) -> BranchTelemetry {
 /// Two receivers of a session that no node has lost: the first was there before it was open, the second joins late, and its queue pair
 /// has answered.
 fn before_the_first_packet() -> Testbed {
-    let mut bed = Testbed::new(&Shape { receivers: 2, provisioned: true, ..Shape::default() });
-    let mut late = None;
-    let session = |g: &mut canopy_model::node_spec::GroupProgram| {
-        g.start_psn = canopy_model::ids::Psn::new("psn", 7).unwrap();
-        late = g.branches.pop();
-    };
-    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(session)), []);
-    joins_late(&mut bed, late.unwrap());
+    let (mut bed, late) = session(false);
+    joins_late(&mut bed, late);
     bed
+}
+
+/// A session from PSN 7 on, and its second receiver, which is not there yet. The first may have joined late itself.
+fn session(first_is_late: bool) -> (Testbed, Branch) {
+    let mut bed = Testbed::new(&Shape { receivers: 2, provisioned: true, ..Shape::default() });
+    let mut second = None;
+    let begins = |g: &mut canopy_model::node_spec::GroupProgram| {
+        g.start_psn = canopy_model::ids::Psn::new("psn", 7).unwrap();
+        second = g.branches.pop();
+        g.branches[0].at_boundary = first_is_late;
+    };
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(begins)), []);
+    (bed, second.unwrap())
 }
 
 fn joins_late(bed: &mut Testbed, late: Branch) {
@@ -101,20 +108,13 @@ fn a_first_packet_that_a_link_loses_is_waited_for() {
 #[test]
 fn a_late_receiver_at_a_node_that_is_new_in_a_long_session_starts_with_the_next_message() {
     const FIRST: u32 = 7 + (1 << 23) + 100;
-    let mut bed = Testbed::new(&Shape { receivers: 2, provisioned: true, ..Shape::default() });
-    let mut second = None;
-    let session = |g: &mut canopy_model::node_spec::GroupProgram| {
-        g.start_psn = canopy_model::ids::Psn::new("psn", 7).unwrap();
-        second = g.branches.pop();
-        g.branches[0].at_boundary = true;
-    };
-    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(session)), []);
+    let (mut bed, second) = session(true);
     bed.run("d0", &answer(0, Syndrome::nak(NakCode::PsnSequence), 7, 0));
     message(&bed, FIRST);
     let first = bed.telemetry().branches.into_iter().find(|b| b.address == receiver(0)).unwrap();
     assert_eq!((first.late, first.packets), (Some(LateState::Started), 1));
     assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 7, 1)).0, REDIRECT);
-    joins_late(&mut bed, second.unwrap());
+    joins_late(&mut bed, second);
     assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Pending), 0));
     message(&bed, FIRST + 1);
     assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Started), 1));
@@ -124,20 +124,14 @@ fn a_late_receiver_at_a_node_that_is_new_in_a_long_session_starts_with_the_next_
 #[test]
 fn a_first_packet_that_may_be_acknowledged_starts_no_late_receiver() {
     for lost in [true, false] {
-        let mut bed = Testbed::new(&Shape { receivers: 2, provisioned: true, ..Shape::default() });
-        let mut late_one = None;
-        let session = |g: &mut canopy_model::node_spec::GroupProgram| {
-            g.start_psn = canopy_model::ids::Psn::new("psn", 7).unwrap();
-            late_one = g.branches.pop();
-        };
-        assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(session)), []);
+        let (mut bed, late_one) = session(false);
         message(&bed, 7);
         bed.run("d0", &answer(0, Syndrome::ack(31), 7, 1));
         if lost {
             bed.lose_state();
             assert_eq!(bed.reconcile(|_| ()), []);
         }
-        joins_late(&mut bed, late_one.unwrap());
+        joins_late(&mut bed, late_one);
         message(&bed, 7);
         assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Pending), 0), "lost: {lost}");
     }
