@@ -46,6 +46,8 @@ pub enum Code {
     EnrollmentRefused,
     /// An agent in the name of a node that is connected with another key.
     SecondAgentRefused,
+    /// An agent's certificate was not renewed: it has another key than that of its enrollment, while the authority is replaced.
+    RenewalRefused,
     /// An operator revoked the certificates of a node or a host.
     IdentityRevoked,
     /// An operator took a step of the replacement of the authority.

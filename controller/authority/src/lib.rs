@@ -3,11 +3,14 @@
 //!
 //! - [`Registrar`] is what the rest of the controller uses.
 //! - `authority`: the key that signs, created at the first start, a file that only the controller can read.
-//! - `standing`: which authority signs and which are trusted, while one replaces another; `holders`: which agents that waits for.
+//! - `standing`: which authority signs and which are trusted, while one replaces another; `holders`: which agents that waits for, on the disk
+//!   in `holder_files`.
 //! - `tokens`: what was handed out, for ten minutes, in memory only: a restart makes all of them worthless.
 //! - `revocations`: a file next to the key, not a record of the store: restoring a backup of the store does not take one back.
 
 mod authority;
+mod holder;
+mod holder_files;
 mod holders;
 mod registrar;
 mod revocations;
@@ -93,6 +96,11 @@ pub enum Refusal {
     /// The request asks to certify another key than that of the certificate in use.
     #[error("the request is for another key than the certificate that it came with: enroll again for a new key")]
     OtherKey,
+    /// Its certificate is of another key than that of its enrollment, while one authority replaces another.
+    #[error(
+        "the certificate of {0} has another key than the one it was enrolled with: a thief of the former authority's key makes such certificates, so none is renewed until the authority is replaced; if this is the machine of {0}, enroll it again"
+    )]
+    NotItsKey(String),
     /// It is no certificate request.
     #[error("request: not a certificate request (PKCS #10 in DER) that is signed with its own key: {0}")]
     Request(String),

@@ -15,9 +15,11 @@ use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use crate::authority::before;
-use crate::holders::{Holder, Holders, unlisted};
+use crate::holder::Holder;
+use crate::holder_files::Files;
+use crate::holders::{Holders, unlisted};
 use crate::revocations::Revocations;
-use crate::standing::Standing;
+use crate::standing::{Standing, Step};
 use crate::tokens::Tokens;
 use crate::{AuthorityError, BACKDATED, Refusal, Settings};
 
@@ -95,7 +97,7 @@ impl Registrar {
     /// A file cannot be read or written, or is damaged.
     pub fn open(settings: Settings, now: UnixTime) -> Result<Arc<Self>, AuthorityError> {
         let standing = Standing::open(&settings, now)?;
-        let holders = Holders::load(&settings.directory, now)?;
+        let holders = Holders::load(Files::of(&settings.directory), now)?;
         let revocations = watch::Sender::new(Arc::new(Revocations::load(&settings.directory)?));
         let config = Configs::new(&standing, &settings, revocations.subscribe(), now)?;
         Ok(Arc::new(Self {
@@ -163,7 +165,7 @@ impl Registrar {
             issued.tokens.take(secret, subject, hash, now)?;
             self.certify(&mut issued, &key, subject, now)?
         };
-        unlisted(self.holders.made(subject, holder, true, now));
+        unlisted(self.holders.enrolled(subject, holder));
         Ok(certified)
     }
 
@@ -181,18 +183,23 @@ impl Registrar {
             }
             self.certify(&mut issued, &key, subject, now)?
         };
-        unlisted(self.holders.made(subject, holder, true, now));
+        unlisted(self.holders.enrolled(subject, holder));
         Ok(certified)
     }
 
     /// The next certificate of the subject that has shown `present`, for the same key.
     ///
     /// # Errors
-    /// The request is not acceptable, or `present` was revoked since its connection was made.
+    /// The request is not acceptable, or `present` was revoked since its connection was made; or the former authority may have signed it for a
+    /// thief, while another authority replaces that one.
     pub fn renew(&self, present: &Certificate, request: &[u8], now: UnixTime) -> Result<Certified, Refusal> {
         let key = key_of_request(request).map_err(|error| Refusal::Request(error.to_string()))?;
         if KeyHash::of(&key.subject_public_key_info()) != present.key {
             return Err(Refusal::OtherKey);
+        }
+        let is_issuing = self.standing.borrow().progress().is_some_and(|progress| progress.step == Step::Issuing);
+        if is_issuing && self.holders.key(&present.subject).is_some_and(|key| key != present.key) {
+            return Err(Refusal::NotItsKey(present.subject.to_string()));
         }
         let (certified, holder) = {
             let mut issued = self.issued();
@@ -201,7 +208,7 @@ impl Registrar {
             }
             self.certify(&mut issued, &key, &present.subject, now)?
         };
-        unlisted(self.holders.made(&present.subject, holder, false, now));
+        unlisted(self.holders.renewed(&present.subject, holder));
         Ok(certified)
     }
 
@@ -252,6 +259,7 @@ impl Registrar {
         loop {
             tokio::time::sleep(CLOCK.min(self.settings.lifetime / 16)).await;
             let now = UnixTime::now();
+            self.holders.forget(now);
             if (before(made, BACKDATED)..made + self.settings.lifetime / 2).contains(&now) {
                 continue;
             }
@@ -295,7 +303,8 @@ impl Registrar {
         let made = standing.signing.certify(key, subject, not_before, not_after);
         let made = made.map_err(|error| Refusal::Failed(error.to_string()))?;
         let (hashes, authorities) = standing.trusted().into_iter().map(|(hash, der)| (hash, der.to_vec())).unzip();
-        let holder = Holder::new(not_before, not_after, standing.signing.hash(), hashes);
+        let key = KeyHash::of(&key.subject_public_key_info());
+        let holder = Holder::new(not_before, not_after, key, standing.signing.hash(), hashes);
         Ok((Certified { chain: vec![made.to_vec()], authorities, not_after }, holder))
     }
 

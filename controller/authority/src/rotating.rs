@@ -9,7 +9,8 @@ use std::time::Duration;
 use canopy_identity::{AuthorityHash, Certificate, CertificateDer, Subject};
 use canopy_units::UnixTime;
 
-use crate::holders::{Holder, unlisted};
+use crate::holder::Holder;
+use crate::holders::unlisted;
 use crate::standing::{Progress, Standing, Step};
 use crate::{AuthorityError, Registrar};
 
@@ -223,9 +224,9 @@ impl Registrar {
     }
 
     /// Notes a connection of an agent with a certificate of an accepted authority.
-    pub fn connected(self: &Arc<Self>, shown: &Certificate, authority: AuthorityHash, now: UnixTime) -> Connected {
+    pub fn connected(self: &Arc<Self>, shown: &Certificate, authority: AuthorityHash) -> Connected {
         self.holders.connected(&shown.subject);
-        unlisted(self.holders.shown(shown, authority, now));
+        unlisted(self.holders.shown(shown, authority));
         Connected { registrar: Arc::clone(self), subject: shown.subject.clone() }
     }
 
@@ -235,11 +236,10 @@ impl Registrar {
         caller: &Certificate,
         own: &CertificateDer<'_>,
         trusts: &[AuthorityHash],
-        now: UnixTime,
     ) -> Option<AuthorityHash> {
         let authority = self.standing.borrow().signer(own)?;
         let certificate = Certificate::read(own).ok().filter(|own| own.subject == caller.subject)?;
-        unlisted(self.holders.reported(&certificate, authority, trusts.to_vec(), now));
+        unlisted(self.holders.reported(&certificate, authority, trusts.to_vec()));
         Some(authority)
     }
 

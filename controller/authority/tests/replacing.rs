@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ fn renewed(registrar: &Registrar, own: Credentials) -> Credentials {
 
 /// What an agent reports that has stored `own`.
 fn report(registrar: &Registrar, own: &Credentials) -> AuthorityHash {
-    registrar.reported(&own.certificate, &own.chain[0], &own.trusted().unwrap(), UnixTime::now()).unwrap()
+    registrar.reported(&own.certificate, &own.chain[0], &own.trusted().unwrap()).unwrap()
 }
 
 fn take(registrar: &Registrar, act: Act, accepted: &[&str]) -> Result<Vec<Subject>, RotationError> {
@@ -68,7 +69,7 @@ fn each_step_waits_for_the_agents_that_it_would_leave_behind() {
     enrolled(&registrar, "node/gone");
     registrar.revoke(&subject("node/gone"), UnixTime::now()).unwrap();
     let first = registrar.authority();
-    let connection = registrar.connected(&here.certificate, first, UnixTime::now());
+    let connection = registrar.connected(&here.certificate, first);
     for act in [Act::Issue, Act::Finish, Act::Cancel] {
         assert!(take(&registrar, act, &[]).unwrap_err().to_string().contains("ca rotate"), "{act:?}");
     }
@@ -125,7 +126,7 @@ fn a_certificate_that_was_made_since_and_is_shown_confirms_what_came_with_it() {
     let is_ready = || registrar.rotation(UnixTime::now()).holders[0].is_ready;
     let show = |own: &Credentials| {
         let signer = registrar.standing().borrow().signer(&own.chain[0]).unwrap();
-        drop(registrar.connected(&own.certificate, signer, UnixTime::now()));
+        drop(registrar.connected(&own.certificate, signer));
     };
     show(&own);
     assert!(!is_ready());
@@ -158,10 +159,78 @@ fn a_step_that_failed_in_the_middle_is_completed_before_another_one() {
 #[test]
 fn a_list_that_cannot_be_written_does_not_end_the_start() {
     let directory = tempfile::tempdir().unwrap();
-    // Where the new file is made first.
-    fs::create_dir_all(directory.path().join("identity/holders.json.new")).unwrap();
+    // Where the directory would be made.
+    canopy_identity::private_directory(&directory.path().join("identity")).unwrap();
+    fs::create_dir_all(directory.path().join("identity/holders/listed-since.new/x")).unwrap();
     let authority = open(directory.path()).authority();
     assert_eq!(open(directory.path()).authority(), authority);
+}
+
+/// Catches a change of one agent that writes the files of all, and a file that stays when its agent's certificate can no longer be renewed.
+#[test]
+fn a_change_writes_the_file_of_its_agent_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let holders = directory.path().join("identity/holders");
+    let registrar = open(directory.path());
+    let own = enrolled(&registrar, "node/n1");
+    enrolled(&registrar, "host/n1");
+    let files = || {
+        let files = fs::read_dir(&holders).unwrap().map(|file| file.unwrap().path());
+        let mut files: Vec<_> = files.map(|file| (file.clone(), fs::metadata(&file).unwrap().ino())).collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    assert_eq!(before.len(), 3, "{before:?}");
+    let changed = |before: &[_]| {
+        files().into_iter().filter(|file| !before.contains(file)).map(|(path, _)| path).collect::<Vec<_>>()
+    };
+    report(&registrar, &own);
+    assert_eq!(changed(&before), Vec::<PathBuf>::new(), "nothing is new");
+    renewed(&registrar, own);
+    assert_eq!(changed(&before), [holders.join("node-n1.json")]);
+    // Only the end of n1's first certificate was shown, so both are gone at the same time.
+    let late = UnixTime::now() + LIFETIME + RENEWABLE + DAY;
+    let registrar = Registrar::open(settings(directory.path()), late).unwrap();
+    assert_eq!((registrar.rotation(late).holders.len(), files().len()), (0, 1));
+}
+
+/// A thief of the authority's key makes certificates for keys of its own until the authority is replaced. Catches one that is renewed by the
+/// authority that follows, and an agent's own that is not.
+#[test]
+fn a_certificate_of_another_key_is_not_renewed_under_the_next_authority() {
+    let (directory, stolen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let registrar = open(directory.path());
+    let (own, away) = (enrolled(&registrar, "node/n1"), enrolled(&registrar, "node/n2"));
+    canopy_identity::private_directory(&stolen.path().join("identity")).unwrap();
+    for file in &FILES[..2] {
+        fs::copy(directory.path().join("identity").join(file), stolen.path().join("identity").join(file)).unwrap();
+    }
+    let thief = open(stolen.path());
+    let forged = ["node/n1", "node/n2"].map(|name| enrolled(&thief, name));
+    let first = registrar.authority();
+    let show = |of: &Credentials| drop(registrar.connected(&of.certificate, first));
+    // Neither a connection nor a report gives an agent another key.
+    forged.iter().for_each(&show);
+    take(&registrar, Act::Announce, &[]).unwrap();
+    forged.iter().for_each(|forged| assert_eq!(report(&registrar, forged), first));
+    take(&registrar, Act::Issue, &[]).unwrap();
+    let registrar = open(directory.path());
+    let renew = |of: &Credentials| {
+        registrar
+            .renew(&of.certificate, &of.key.request().unwrap(), UnixTime::now())
+            .map(|_| ())
+            .map_err(|e| e.to_string())
+    };
+    for forged in &forged {
+        let refused = renew(forged).unwrap_err();
+        assert!(refused.contains("another key") && refused.contains("enroll it again"), "{refused}");
+    }
+    assert_eq!((renew(&own), renew(&away)), (Ok(()), Ok(())));
+    // An agent that lost its key is enrolled again, with another one.
+    let again = enrolled(&registrar, "node/n2");
+    assert_eq!(renew(&again), Ok(()));
+    assert!(renew(&away).unwrap_err().contains("another key"));
 }
 
 /// Catches a kill that loses a step, does half of one, or makes a certificate of an agent worthless; and a list that a restart forgets.
@@ -234,18 +303,24 @@ fn the_next_key_is_the_owners_alone_and_a_directory_that_does_not_fit_is_refused
     let identity = directory.path().join("identity");
     let registrar = open(directory.path());
     take(&registrar, Act::Announce, &[]).unwrap();
-    for file in fs::read_dir(&identity).unwrap() {
-        let file = file.unwrap();
-        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.path());
+    enrolled(&registrar, "node/n1");
+    for directory in [&identity, &identity.join("holders")] {
+        for file in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let mode = if file.path().is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, mode, "{:?}", file.path());
+        }
     }
     let refusal = || Registrar::open(settings(directory.path()), UnixTime::now()).map(|_| ()).unwrap_err().to_string();
     let rotation = fs::read_to_string(identity.join("rotation.json")).unwrap();
     fs::write(identity.join("rotation.json"), "{").unwrap();
     assert!(refusal().contains("rotation.json: is damaged"), "{}", refusal());
     fs::write(identity.join("rotation.json"), rotation).unwrap();
-    fs::write(identity.join("holders.json"), "[").unwrap();
-    assert!(refusal().contains("holders.json: is damaged"), "{}", refusal());
-    fs::remove_file(identity.join("holders.json")).unwrap();
+    for file in ["node-n1.json", "listed-since"].map(|file| identity.join("holders").join(file)) {
+        let whole = fs::read_to_string(&file).unwrap();
+        fs::write(&file, "[").unwrap();
+        assert!(refusal().contains(&format!("{}: is damaged", file.display())), "{}", refusal());
+        fs::write(&file, whole).unwrap();
+    }
     let next = fs::read(identity.join("next-authority.pem")).unwrap();
     fs::remove_file(identity.join("next-authority.pem")).unwrap();
     assert!(refusal().contains("next-authority.pem: is missing"), "{}", refusal());

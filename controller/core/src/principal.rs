@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::request_id::RequestId;
 
 /// Longest name that is kept of a principal, octets.
-pub const MAX_PRINCIPAL_NAME: usize = 64;
+pub const MAX_PRINCIPAL_NAME: usize = 128;
 
 /// Kinds of principals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,8 +151,8 @@ mod tests {
         assert!(!Principal::operator("", None).is_same(&Principal::operator("", None)));
         assert!(!Principal::operator("a", None).is_same(&Principal::operator("b", None)));
         assert!(!Principal::operator("r1", None).is_same(&Principal::host("r1")));
-        assert_eq!(Principal::operator("ä".repeat(40), None).name, "ä".repeat(32));
-        assert_eq!(Principal::host("x".repeat(65)).name.len(), MAX_PRINCIPAL_NAME);
+        assert_eq!(Principal::operator(format!("x{}", "ä".repeat(64)), None).name, format!("x{}", "ä".repeat(63)));
+        assert_eq!(Principal::host("x".repeat(129)).name.len(), MAX_PRINCIPAL_NAME);
     }
 
     /// Records of an earlier version have no `via`, and an earlier version reads records that have one.

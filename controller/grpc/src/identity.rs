@@ -137,7 +137,13 @@ impl IdentityService for Identities {
         let (registrar, present) = (self.registrar()?.clone(), certificate.clone());
         let octets = request.into_inner().request;
         let renewing = tokio::task::spawn_blocking(move || registrar.renew(&present, &octets, now));
-        let made = renewing.await.map_err(|error| Status::internal(error.to_string()))?.map_err(status)?;
+        let made = renewing.await.map_err(|error| Status::internal(error.to_string()))?.map_err(|refusal| {
+            if matches!(refusal, Refusal::NotItsKey(_)) {
+                let node = node_of(&certificate.subject);
+                self.controller.events().note(Code::RenewalRefused, node, format!("{caller}: {refusal}"));
+            }
+            status(refusal)
+        })?;
         let (subject, not_after) = (&certificate.subject, made.not_after.nanos() / 1_000_000_000);
         tracing::info!(%subject, %caller, is_expired, not_after, "renewed a certificate");
         Ok(Response::new(pb::RenewResponse { certified: Some(wire(made, now)) }))
@@ -160,9 +166,7 @@ impl IdentityService for Identities {
         let mut standing = registrar.standing();
         standing.borrow_and_update();
         let (noting, caller_certificate, reported) = (registrar.clone(), certificate.clone(), trusts.clone());
-        let noted = tokio::task::spawn_blocking(move || {
-            noting.reported(&caller_certificate, &own.into(), &reported, UnixTime::now())
-        });
+        let noted = tokio::task::spawn_blocking(move || noting.reported(&caller_certificate, &own.into(), &reported));
         let authority = noted.await.map_err(|error| Status::internal(error.to_string()))?;
         let authority = authority.ok_or_else(|| {
             let detail = "not a certificate of the caller that an authority of this domain has signed";
@@ -221,6 +225,7 @@ fn status(refusal: Refusal) -> Status {
         | Refusal::Used(_)
         | Refusal::OtherSubject { .. }
         | Refusal::OtherKey
+        | Refusal::NotItsKey(_)
         | Refusal::Revoked(_)
         | Refusal::StaysRevoked(_)
         | Refusal::Ahead(_) => Status::permission_denied(text),

@@ -23,9 +23,11 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Reviews at once of tokens that are no agents': strangers cause these, and they take no place of an agent.
 const OF_OTHERS: usize = 4;
 /// How long the account of a token is known without another review. The API server remembers its own answer for as long.
-const KNOWN: Duration = Duration::from_secs(10);
+const FRESH: Duration = Duration::from_secs(10);
+/// How long after a review that is enough while the API server does not answer: the life of a projected token by default.
+const KNOWN: Duration = Duration::from_secs(3600);
 /// Tokens that are known at once.
-const MAX_KNOWN: usize = 64;
+const MAX_KNOWN: usize = 256;
 /// Longest token, octets; a request of an agent has 4 KiB.
 const MAX_TOKEN: usize = 3 << 10;
 
@@ -95,6 +97,13 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// Whether nothing is known of the token, because the API server was not asked, or did not examine it.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unavailable(..) | Self::Busy | Self::NotPermitted(_))
+    }
+}
+
 /// Asks the API server about tokens.
 #[derive(Debug)]
 pub struct Attestor {
@@ -102,7 +111,17 @@ pub struct Attestor {
     places: Semaphore,
     of_others: Semaphore,
     /// By the digest of the token.
-    known: Mutex<BTreeMap<[u8; 32], (Account, Instant)>>,
+    known: Mutex<BTreeMap<[u8; 32], Known>>,
+}
+
+/// The account of a token that the API server has confirmed.
+#[derive(Clone, Debug)]
+struct Known {
+    account: Account,
+    /// When it was last confirmed.
+    confirmed: Instant,
+    /// The API server is asked again then.
+    ask: Instant,
 }
 
 impl Attestor {
@@ -130,33 +149,55 @@ impl Attestor {
         };
         let outcome = match &answer {
             Ok(_) => Outcome::Accepted,
-            Err(Refusal::Unavailable(..) | Refusal::Busy | Refusal::NotPermitted(_)) => Outcome::Unavailable,
+            Err(refusal) if refusal.is_unanswered() => Outcome::Unavailable,
             Err(_) => Outcome::Refused,
         };
         outcome.count();
         answer
     }
 
-    /// The service account of a token; the API server is asked again after 10 s.
+    /// The service account of a token. The API server is asked again after 10 s; while it does not answer, what it has confirmed counts for an
+    /// hour.
     ///
     /// # Errors
-    /// It is not valid, or the API server cannot be asked.
+    /// It is not valid, or the API server cannot be asked and has not confirmed it.
     pub async fn account(&self, token: &str) -> Result<Account, Refusal> {
         let (digest, now) = (Sha256::digest(token.as_bytes()).into(), Instant::now());
-        let known = self.known().get(&digest).filter(|(_, until)| now < *until).map(|(account, _)| account.clone());
-        if let Some(account) = known {
-            return Ok(account);
+        let known = self.known().get(&digest).filter(|known| now < known.confirmed + KNOWN).cloned();
+        if let Some(known) = known.as_ref().filter(|known| now < known.ask) {
+            return Ok(known.account.clone());
         }
-        let Attested { account, .. } = self.confirm(token, &self.of_others).await?;
-        let mut known = self.known();
-        known.retain(|_, (_, until)| now < *until);
-        if known.len() < MAX_KNOWN {
-            known.insert(digest, (account.clone(), now + KNOWN));
+        match (self.confirm(token, &self.of_others).await, known) {
+            (Ok(Attested { account, .. }), _) => {
+                self.keep(digest, Known { account: account.clone(), confirmed: now, ask: now + FRESH });
+                Ok(account)
+            }
+            (Err(refusal), Some(known)) if refusal.is_unanswered() => {
+                tracing::warn!(account = %known.account, %refusal, "cannot confirm a token again: its service account keeps its role until an hour after the last answer");
+                self.keep(digest, Known { ask: Instant::now() + FRESH, ..known.clone() });
+                Ok(known.account)
+            }
+            (Err(refusal), _) => {
+                if !refusal.is_unanswered() {
+                    self.known().remove(&digest);
+                }
+                Err(refusal)
+            }
         }
-        Ok(account)
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], (Account, Instant)>> {
+    /// Without room, in the place of the one that was confirmed first.
+    fn keep(&self, digest: [u8; 32], one: Known) {
+        let mut known = self.known();
+        known.retain(|_, known| one.ask < known.confirmed + KNOWN);
+        let is_full = known.len() >= MAX_KNOWN && !known.contains_key(&digest);
+        let oldest =
+            known.iter().filter(|_| is_full).min_by_key(|(_, known)| known.confirmed).map(|(digest, _)| *digest);
+        oldest.and_then(|oldest| known.remove(&oldest));
+        known.insert(digest, one);
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -291,6 +332,38 @@ mod tests {
         assert!(!permit(&other, "node/n1"));
         let refusal = attestor.permit(own, &"node/n2".parse().unwrap()).unwrap_err().to_string();
         assert!(refusal.contains("worker-1") && refusal.contains("it makes node/n1"), "{refusal}");
+    }
+
+    /// Catches an outage of the API server that ends sessions and streams of confirmed accounts, and one that makes a token work for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_confirmed_account_counts_for_an_hour_while_the_api_server_is_away() {
+        let attestor = attestor();
+        let account: Account = "monitoring/prometheus".parse().unwrap();
+        let know = |token: &str| {
+            let now = Instant::now();
+            let known = Known { account: account.clone(), confirmed: now, ask: now + FRESH };
+            attestor.keep(Sha256::digest(token.as_bytes()).into(), known);
+        };
+        know("a.b.c");
+        for _ in 0..3 {
+            tokio::time::advance(FRESH * 2).await;
+            assert_eq!(attestor.account("a.b.c").await, Ok(account.clone()));
+        }
+        tokio::time::advance(KNOWN - FRESH).await;
+        assert!(matches!(attestor.account("a.b.c").await, Err(Refusal::Unavailable(..))));
+        // One that has become invalid does not work any more, whatever happens after that.
+        know("no token");
+        tokio::time::advance(FRESH).await;
+        assert_eq!(attestor.account("no token").await, Err(Refusal::NotAToken));
+        assert!(attestor.known().is_empty(), "{:?}", attestor.known());
+        // Beyond the room, the one that was confirmed first goes.
+        for n in 0..=MAX_KNOWN {
+            know(&format!("of.{n}"));
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        assert_eq!(attestor.known().len(), MAX_KNOWN);
+        assert_eq!(attestor.account("of.1").await, Ok(account.clone()));
+        assert!(attestor.account("of.0").await.is_err());
     }
 
     #[tokio::test]

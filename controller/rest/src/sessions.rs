@@ -21,6 +21,7 @@ use canopy_controller_access::{Identity, PREFIX};
 use canopy_controller_api::sign_in::{Credential, SignInCode};
 use canopy_controller_core::principal::Via;
 use canopy_units::UnixTime;
+use futures::future::join_all;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -114,13 +115,12 @@ impl Sessions {
     /// The sessions that work, the oldest first.
     pub(crate) async fn list(&self) -> Vec<Listed> {
         let all = self.book().list(Instant::now());
-        let mut working = Vec::with_capacity(all.len());
-        for session in all {
-            if session.origin.identity().await.has_roles_of(&session.by) {
-                working.push(session);
-            }
-        }
-        working
+        let working = all.into_iter().map(|session| async move {
+            let is_working = session.origin.identity().await.has_roles_of(&session.by);
+            is_working.then_some(session)
+        });
+        // At once: who an origin is of may be asked for on another machine.
+        join_all(working).await.into_iter().flatten().collect()
     }
 
     /// Who a session acts for, if its principal has the roles of its beginning; otherwise it ends.

@@ -21,17 +21,21 @@ pub fn of(attestor: Arc<Attestor>, roles: BTreeMap<Account, Role>) -> Accounts {
                 let why = format!("service account {account} has no role here: see kubernetes.roles of the controller");
                 return Err(NotNamed::NotValid(why));
             };
-            // No user of a machine has such a name. What acts is a token, which makes no others.
-            let of_namespace = Principal::operator(format!("serviceaccount:{}", account.namespace), None);
-            Ok(Identity::new(of_namespace.with_token(&account.name), Some(*role)))
+            // What acts is a token, which makes no others.
+            Ok(Identity::new(Principal::operator(name(&account), None).with_token("kubernetes"), Some(*role)))
         }
     })
 }
 
+/// What names of accounts as principals begin with. No user of a machine has such a name.
+pub const PREFIX: &str = "serviceaccount:";
+
+/// The name of an account as a principal.
+pub fn name(account: &Account) -> String {
+    format!("{PREFIX}{account}")
+}
+
 fn not_named(refusal: Refusal) -> NotNamed {
     let why = refusal.to_string();
-    match refusal {
-        Refusal::Unavailable(..) | Refusal::Busy | Refusal::NotPermitted(_) => NotNamed::Unavailable(why),
-        _ => NotNamed::NotValid(why),
-    }
+    if refusal.is_unanswered() { NotNamed::Unavailable(why) } else { NotNamed::NotValid(why) }
 }

@@ -445,6 +445,9 @@ mod tests {
     #[test]
     fn each_fault_names_its_key() {
         assert!(read(&of_oidc("client_id = 'c'\nclient_secret_file = '/s'")).is_ok());
+        let account = format!("canopy/{}", "a".repeat(107));
+        let (long_account, its_key) =
+            (format!("kubernetes.roles.'{account}' = 'admin'"), format!("kubernetes.roles.{account}"));
         for (text, key) in [
             ("store.path = \"a\"", "store.path"),
             ("grpc.listen = []", "grpc.listen"),
@@ -464,6 +467,7 @@ mod tests {
             ("kubernetes.nodes.w1 = \"N_1\"", "kubernetes.nodes.w1"),
             ("kubernetes.roles.cleanup = \"admin\"", "kubernetes.roles.cleanup"),
             ("kubernetes.roles.'canopy/cleanup' = \"root\"", "kubernetes.roles.canopy/cleanup"),
+            (&long_account, &its_key),
             ("[kubernetes.hosts]\nw1 = \"h\"\nw2 = \"h\"", "kubernetes.hosts.w2"),
             ("authorization.unix.admin_groups = [\"\"]", "authorization.unix.admin_groups"),
             ("authorization.tenants.acme.admin_groups = [\"\"]", "authorization.tenants.acme.admin_groups"),

@@ -215,7 +215,10 @@ async fn a_service_account_has_the_role_that_the_configuration_gives_it() {
     domain.api.know("of.the.vault", vaults);
     for _ in 0..3 {
         let (status, caller) = send("of.the.cleanup", "/api/v1/caller").await;
-        assert!(status == 200 && caller.contains("serviceaccount:canopy") && caller.contains("\"admin\""), "{caller}");
+        assert!(
+            status == 200 && caller.contains("serviceaccount:canopy/canopy-cleanup") && caller.contains("\"admin\""),
+            "{caller}"
+        );
     }
     assert_eq!(domain.api.reviews(), 1, "each request has asked the API server");
     assert_eq!(send("of.the.prometheus", "/metrics").await.0, 200);

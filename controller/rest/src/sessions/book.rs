@@ -177,9 +177,9 @@ impl Book {
         self.sessions.iter().filter(|held| held.is_open(now)).map(item).collect()
     }
 
-    /// Ends every session and code of a token.
+    /// Ends every session and code of a token that a user has made. Those of Kubernetes have a name in common, and no secret that is known here.
     pub(super) fn end_of_token(&mut self, name: &str) {
-        let is_other = |held: &Held| held.by.principal.token.as_deref() != Some(name);
+        let is_other = |held: &Held| held.by.secret.is_none() || held.by.principal.token.as_deref() != Some(name);
         self.codes.retain(is_other);
         self.sessions.retain(is_other);
     }

@@ -4,19 +4,19 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use canopy_controller_core::principal::MAX_PRINCIPAL_NAME;
 use canopy_controller_core::role::Role;
 use canopy_controller_kubernetes::{Account, Address, BadSetting, Settings};
 use canopy_daemon::config::Faults;
 use canopy_model::ids::check_name;
 use serde::{Deserialize, Serialize};
 
+use crate::accounts;
+
 /// Where Kubernetes puts what a pod needs to call the API server.
 const IN_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The API server whose address is in the environment of each pod.
 const IN_CLUSTER: &str = "in-cluster";
-
-/// Longest namespace and name of a service account with a role: the audit has both whole.
-const MAX_OF_ROLE: (usize, usize) = (49, 64);
 
 /// Section `kubernetes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,11 +128,11 @@ impl KubernetesConfig {
             let key = format!("kubernetes.roles.{text}");
             match text.parse::<Account>() {
                 Err(error) => faults.push(key, error.to_string()),
-                Ok(of) if of.namespace.len() > MAX_OF_ROLE.0 || of.name.len() > MAX_OF_ROLE.1 => {
-                    let (namespace, name) = MAX_OF_ROLE;
+                Ok(of) if accounts::name(&of).len() > MAX_PRINCIPAL_NAME => {
+                    let most = MAX_PRINCIPAL_NAME - accounts::PREFIX.len();
                     faults.push(
                         key,
-                        format!("is longer than {namespace} octets for the namespace and {name} for the name"),
+                        format!("is longer than {most} octets: records cut its name, which may be another one's then"),
                     );
                 }
                 Ok(_) => {}
