@@ -48,16 +48,16 @@ class OtherAuthority:
             token = self.c1.out(*server, "host", "enroll", host)
             own = ("--host", host, "--state-dir", "/root/other", "--host-socket", "/root/other/host.sock")
             of.run("canopy-host-agent", "enroll", *own, "--controller", re.sub(r":\d+$", ":9641", self.controller), stdin=token)
-            yield "an agent of another authority", self.refused(of, own)
+            yield "an agent of another authority", self.refused(of, own, "a certificate of another authority than is trusted here")
             of.shell("cp /var/lib/canopy/host-agent/identity/authorities.pem /root/other/identity/")
-            yield "one that trusts this authority", self.refused(of, own)
+            yield "one that trusts this authority", self.refused(of, own, "peer certificate|fatal alert")
         finally:
             self.c1.shell("systemctl stop other; rm -rf /root/other")
             of.shell("rm -rf /root/other")
 
-    def refused(self, of, own):
+    def refused(self, of, own, why):
         """What the agent's `doctor` finds at the real controller."""
         done = of.run("canopy-host-agent", "doctor", *own, "--controller", self.controller, check=False)
         found = re.search(r"^MISSING +controller: (.*)$", done.stdout, re.M)
-        assert done.returncode != 0 and found and re.search("peer certificate|fatal alert", found[1]), done.stdout + done.stderr
+        assert done.returncode != 0 and found and re.search(why, found[1]), done.stdout + done.stderr
         return found[1]

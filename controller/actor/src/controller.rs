@@ -10,6 +10,7 @@ use canopy_controller_core::confirmations::Confirmations;
 use canopy_controller_core::fields::GroupField;
 use canopy_controller_core::health::Health;
 use canopy_controller_core::principal::Principal;
+use canopy_controller_core::problem::ProblemCode;
 use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::view::{GroupView, Page};
@@ -66,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) domain: RwLock<Domain>,
     pub(crate) store: Arc<dyn Store>,
     /// Why the replacement of the authority is not finished.
-    pub(crate) authority: OnceLock<Overdue>,
+    pub(crate) authority: OnceLock<Faults>,
     commands: mpsc::Sender<Message>,
     /// Changes that were applied before their commit, counted.
     applied: AtomicU64,
@@ -109,8 +110,8 @@ pub(crate) struct Shared {
     threshold_pushes: Attempts,
 }
 
-/// Returns, for people, why something is not finished that should be at this time.
-type Overdue = Box<dyn Fn(UnixTime) -> Option<String> + Send + Sync>;
+/// Returns the problems of something at this time, with their evidence.
+type Faults = Box<dyn Fn(UnixTime) -> Vec<(ProblemCode, String)> + Send + Sync>;
 
 /// What metrics show of idempotency keys.
 #[derive(Default)]

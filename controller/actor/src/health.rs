@@ -94,9 +94,10 @@ impl Controller {
         health.observe(&Subject::Group(group.to_owned()), symptoms, now, UnixTime::now());
     }
 
-    /// Has a problem while the replacement of the authority is overdue. Only the first call counts.
-    pub fn watch_authority(&self, overdue: impl Fn(UnixTime) -> Option<String> + Send + Sync + 'static) {
-        _ = self.0.authority.set(Box::new(overdue));
+    /// Has the problems that `faults` of the authority returns, each with its evidence; it is called several times a second. Only the first call
+    /// counts.
+    pub fn watch_authority(&self, faults: impl Fn(UnixTime) -> Vec<(ProblemCode, String)> + Send + Sync + 'static) {
+        _ = self.0.authority.set(Box::new(faults));
     }
 
     fn assess_controller(&self) {
@@ -106,9 +107,9 @@ impl Controller {
         let lost = self.store_recovery().map(|lost| symptom(ProblemCode::StoreLostCommits, lost.to_string()));
         let expiring = self.expiring_commit().map(|why| symptom(ProblemCode::CommitExpiring, why));
         let refused = self.refused_by_rollback().map(|why| symptom(ProblemCode::RollbackRefused, why));
-        let late = self.0.authority.get().and_then(|overdue| overdue(UnixTime::now()));
-        let late = late.map(|why| symptom(ProblemCode::AuthorityReplacementLate, why));
-        let symptoms = [full, lost, expiring, refused, late].into_iter().flatten().collect();
+        let of_authority = self.0.authority.get().map(|faults| faults(UnixTime::now())).unwrap_or_default();
+        let own = [full, lost, expiring, refused].into_iter().flatten();
+        let symptoms = own.chain(of_authority.into_iter().map(|(code, why)| symptom(code, why))).collect();
         self.health().observe(&Subject::Controller, symptoms, self.now(), UnixTime::now());
     }
 

@@ -295,13 +295,14 @@ impl Task {
     /// `None` if the command ends here; the batch has its answer.
     fn plan(&mut self, request: Request, batch: &mut Batch) -> Option<Planned> {
         let Request { order, arrived, show, answer } = request;
-        // Before a key: what was written may belong to another tenant now.
-        if let Err(refused) = self.controller.read(|d| order.check_scope(d)) {
-            batch.answers.push((answer, Err(refused)));
-            return None;
-        }
         let attempt = Attempt::of(&order);
         let known = attempt.as_ref().map_or(Ok(None), |attempt| self.once.find(attempt, UnixTime::now()));
+        // Before a key: what was written may belong to another tenant now. What was deleted is gone by that, and its name another one's perhaps.
+        if let Err(refused) = self.controller.read(|d| order.check_scope(d)) {
+            let deleted = known.ok().flatten().filter(|past| past.outcome == Outcome::Deleted);
+            batch.answers.push((answer, deleted.map_or(Err(refused), |past| self.replay(past, None))));
+            return None;
+        }
         if let Some(again) = known.transpose() {
             batch.answers.push((answer, again.and_then(|past| self.replay(past, show))));
             return None;

@@ -54,6 +54,9 @@ pub struct HostObserved {
     pub port: PortState,
     /// What is wrong with the port, or why its state is not known; empty otherwise.
     pub reason: String,
+    /// By which agent its applications join groups.
+    #[serde(default)]
+    pub agent: HostAgent,
     /// Groups that it sends to.
     pub sources: u32,
     /// Groups that it receives from.
@@ -64,8 +67,21 @@ pub struct HostObserved {
 
 from_fields!(view::HostObserved { reason, sources, receivers } [port, groups] {
     port = port.into(),
+    agent = HostAgent::default(),
     groups = groups.into_iter().map(Into::into).collect(),
 });
+
+/// Which agent the applications of a host reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum HostAgent {
+    /// That of its node: none of its own is enrolled.
+    #[default]
+    OfNode,
+    /// Its own, which is connected to the controller.
+    Connected,
+    /// Its own, which is not: applications of the host can neither join nor leave.
+    NotConnected,
+}
 
 /// State of a port that leads to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -62,6 +62,23 @@ impl Holders {
             .collect()
     }
 
+    /// Those with a connection that `is_one` is true for, with the end of what they have shown.
+    pub(crate) fn connected_where(&self, is_one: impl Fn(&Subject, &Holder) -> bool) -> Vec<(UnixTime, Subject)> {
+        let state = self.state();
+        let listed = state.connections.keys().filter_map(|subject| Some((subject, state.entries.get(subject)?)));
+        let found = listed.filter(|(subject, holder)| is_one(subject, holder));
+        found.map(|(subject, holder)| (holder.not_after, subject.clone())).collect()
+    }
+
+    /// From when on the certificate of an agent that is listed is valid.
+    pub(crate) fn valid_from(&self, subject: &Subject) -> Option<UnixTime> {
+        self.state().entries.get(subject).map(|holder| holder.not_before)
+    }
+
+    pub(crate) fn is_connected(&self, subject: &Subject) -> bool {
+        self.state().connections.contains_key(subject)
+    }
+
     /// The key of an agent that is listed.
     pub(crate) fn key(&self, subject: &Subject) -> Option<KeyHash> {
         self.state().entries.get(subject).map(|holder| holder.key)

@@ -5,6 +5,7 @@
 //! - `authority`: the key that signs, created at the first start, a file that only the controller can read.
 //! - `standing`: which authority signs and which are trusted, while one replaces another; `holders`: which agents that waits for, on the disk
 //!   in `holder_files`.
+//! - `renewals`: which agents do not renew.
 //! - `tokens`: what was handed out, for ten minutes, in memory only: a restart makes all of them worthless.
 //! - `revocations`: a file next to the key, not a record of the store: restoring a backup of the store does not take one back.
 
@@ -13,6 +14,7 @@ mod holder;
 mod holder_files;
 mod holders;
 mod registrar;
+mod renewals;
 mod revocations;
 mod rotating;
 mod standing;

@@ -18,6 +18,7 @@ use crate::authority::before;
 use crate::holder::Holder;
 use crate::holder_files::Files;
 use crate::holders::{Holders, unlisted};
+use crate::renewals::NotRenewed;
 use crate::revocations::Revocations;
 use crate::standing::{Standing, Step};
 use crate::tokens::Tokens;
@@ -72,6 +73,7 @@ pub struct Registrar {
     /// Held while one authority replaces another.
     pub(crate) replacing: Mutex<()>,
     pub(crate) holders: Holders,
+    pub(crate) not_renewed: NotRenewed,
     issued: Mutex<Issued>,
     /// Held while a revocation is written; callers of every kind wait for `issued`, and not for a disk.
     revoking: Mutex<()>,
@@ -105,6 +107,7 @@ impl Registrar {
             standing: watch::Sender::new(Arc::new(standing)),
             replacing: Mutex::default(),
             holders,
+            not_renewed: NotRenewed::default(),
             issued: Mutex::default(),
             revoking: Mutex::default(),
             made: now,

@@ -223,6 +223,13 @@ impl Registrar {
         Some(format!("the authority is being replaced, step {step} for {hours} h: {waits}"))
     }
 
+    /// Whether an agent with a certificate that can be used or renewed is connected; `None`: there is none with this name.
+    pub fn is_connected(&self, subject: &Subject) -> Option<bool> {
+        let not_before = self.holders.valid_from(subject)?;
+        let is_revoked = self.revocations.borrow().at(subject).is_some_and(|at| not_before < at);
+        (!is_revoked).then(|| self.holders.is_connected(subject))
+    }
+
     /// Notes a connection of an agent with a certificate of an accepted authority.
     pub fn connected(self: &Arc<Self>, shown: &Certificate, authority: AuthorityHash) -> Connected {
         self.holders.connected(&shown.subject);

@@ -22,6 +22,7 @@ use canopy_controller_core::uid::Uid;
 use http_body_util::Limited;
 
 use crate::caller::{Caller, Decided};
+use crate::conditions::IDEMPOTENCY_KEY;
 use crate::error::ApiError;
 use crate::lasting;
 
@@ -181,12 +182,16 @@ async fn of_group(
     let name = named.unwrap_or_default();
     let find = || controller.read(|d| d.declared_group(&name).map(|(m, _)| (m.tenant.clone(), m.uid)));
     let seen = |(tenant, _): &(String, Uid)| identity.role_in(tenant) >= Some(Role::Viewer);
-    let Some(found) = find().filter(seen) else { return not_found(name) };
+    let is_capture = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str() == CAPTURES);
+    let is_read = as_read(&parts.method) == Method::GET || is_capture;
+    let Some(found) = find().filter(seen) else {
+        // What was done and is sent again gets its answer, also if the group is gone by that; where it is prepared, the group is there or not.
+        let is_again = !is_read && parts.headers.contains_key(IDEMPOTENCY_KEY);
+        return if is_again { next.run(Request::from_parts(parts, body)).await } else { not_found(name) };
+    };
     if identity.role_in(&found.0) < Some(needed) {
         return refuse(identity, needed, false);
     }
-    let is_capture = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str() == CAPTURES);
-    let is_read = as_read(&parts.method) == Method::GET || is_capture;
     let response = next.run(Request::from_parts(parts, body)).await;
     // What was read meanwhile may be of another group that has got this name. Commands are checked when they are prepared.
     if is_read && find() != Some(found) {

@@ -25,7 +25,7 @@ const IF_PLAN_MATCH: HeaderName = HeaderName::from_static("if-plan-match");
 const CANOPY_COMMIT: HeaderName = HeaderName::from_static("canopy-commit");
 
 /// Names a write, so that it can be sent again (draft-ietf-httpapi-idempotency-key-header-07).
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Names the manager that a write is of.
 const CANOPY_MANAGER: HeaderName = HeaderName::from_static("canopy-manager");

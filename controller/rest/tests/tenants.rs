@@ -511,3 +511,28 @@ async fn a_group_is_deleted_whatever_its_name() {
         assert_eq!(deleted.status, 204, "{name}: {}", deleted.text);
     }
 }
+
+/// Catches a deletion whose answer was lost and that is refused when it is sent again, because the group is gone by it.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_sent_again_gets_its_answer_again() {
+    let api = planted().await;
+    let own = api.of_tenant("other", Role::Operator);
+    let delete = async |caller: &Api, group: &str| {
+        let path = format!("/api/v1/groups/{group}");
+        caller.send("DELETE", &path, &[("idempotency-key", "once")], "").await
+    };
+    for replayed in ["", "true"] {
+        let answer = delete(&own, "a-own").await;
+        assert_eq!((answer.status.as_u16(), answer.header("idempotency-replayed")), (204, replayed), "{}", answer.text);
+    }
+    // Without the key there is none, and that key has deleted no other group.
+    assert_eq!(own.delete("/api/v1/groups/a-own").await.status, 404);
+    for name in [FOREIGN, NONE] {
+        assert_eq!(delete(&own, name).await.status, 404);
+    }
+    // The same answer where another tenant has the name now.
+    assert_eq!(api.put("/api/v1/groups/a-own", &of_tenant("a-own", "third")).await.status, 201);
+    assert_eq!(delete(&own, "a-own").await.status, 204);
+    assert_eq!(api.get("/api/v1/groups/a-own").await.status, 200);
+    assert_eq!(delete(&api.of_tenant("other", Role::Viewer), "z-own").await.status, 403);
+}

@@ -10,10 +10,12 @@ use canopy_controller_core::role::Role;
 use canopy_controller_kubernetes::{Account, Attestor, Refusal};
 use canopy_controller_rest::{Accounts, NotNamed};
 
-/// Callers by their tokens, which the API server confirms; an account that is not in `roles` is no caller.
-pub fn of(attestor: Arc<Attestor>, roles: BTreeMap<Account, Role>) -> Accounts {
+/// Callers by their tokens, which the API server confirms; an account that is not in `roles` is no caller. Without any role the API server is not
+/// asked: bearers of strangers would be sent to it.
+pub fn of(attestor: Option<Arc<Attestor>>, roles: BTreeMap<Account, Role>) -> Option<Accounts> {
+    let attestor = attestor.filter(|_| !roles.is_empty())?;
     let roles = Arc::new(roles);
-    Accounts::new(move |token| {
+    Some(Accounts::new(move |token| {
         let (attestor, roles) = (attestor.clone(), roles.clone());
         async move {
             let account = attestor.account(&token).await.map_err(not_named)?;
@@ -24,7 +26,7 @@ pub fn of(attestor: Arc<Attestor>, roles: BTreeMap<Account, Role>) -> Accounts {
             // What acts is a token, which makes no others.
             Ok(Identity::new(Principal::operator(name(&account), None).with_token("kubernetes"), Some(*role)))
         }
-    })
+    }))
 }
 
 /// What names of accounts as principals begin with. No user of a machine has such a name.

@@ -189,8 +189,7 @@ async fn serve(config: Config, flags: Settings) -> anyhow::Result<()> {
     let registrar = registrar.transpose().context("opening the authority (identity.directory)")?;
     let roles_of_accounts = config.kubernetes.roles().context("kubernetes.roles")?;
     let attestor = config.kubernetes.settings().context("kubernetes.api")?.map(|of| Arc::new(Attestor::new(of)));
-    let accounts = attestor.clone().filter(|_| !roles_of_accounts.is_empty());
-    let accounts = accounts.map(|attestor| accounts::of(attestor, roles_of_accounts));
+    let accounts = accounts::of(attestor.clone(), roles_of_accounts);
     let tokens = Tokens::open(&directory, UnixTime::now()).context("opening the tokens (identity.directory)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());
     for listen in &config.grpc.listen {

@@ -9,6 +9,7 @@ use canopy_controller_access::{Live, Roles, Tokens};
 use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_authority::Registrar;
 use canopy_controller_core::hmac::HmacSettings;
+use canopy_controller_core::problem::ProblemCode;
 use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_controller_grpc::Leases;
@@ -102,7 +103,11 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let (controller, mut task) = (running.controller, running.task);
     controller.limit_tenants(quotas);
     if let Some(registrar) = registrar.clone() {
-        controller.watch_authority(move |now| registrar.overdue(now));
+        controller.watch_authority(move |now| {
+            let overdue = registrar.overdue(now).map(|why| (ProblemCode::AuthorityReplacementLate, why));
+            let late = registrar.not_renewed(now).map(|why| (ProblemCode::CertificateNotRenewed, why));
+            overdue.into_iter().chain(late).collect()
+        });
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), term = controller.read(|d| d.term()), "controller started");
     let exporting = exporter.map(|exporter| {

@@ -13,6 +13,7 @@ use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_controller_api::sign_in::Credential;
 use canopy_controller_authority::{Registrar, Settings};
 use canopy_controller_kubernetes::{self as kubernetes, Attestor, Outcome};
+use canopy_controller_runtime::accounts;
 use canopy_identity::{Credentials, PrivateKey, Subject, Trust};
 use canopy_testkit::kubernetes::{FakeApi, Mood, Pod};
 use canopy_units::UnixTime;
@@ -36,20 +37,10 @@ impl Domain {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (domain, lifetime) = ("canopy".parse().unwrap(), Duration::from_secs(3600));
-        let settings = Settings { directory: directory.path().join("identity"), domain, lifetime };
-        let registrar = Registrar::open(settings, UnixTime::now()).unwrap();
+        let authority = Settings { directory: directory.path().join("identity"), domain, lifetime };
+        let registrar = Registrar::open(authority, UnixTime::now()).unwrap();
         let api = FakeApi::start(directory.path()).await;
-        let attestor = Attestor::new(kubernetes::Settings {
-            api: api.url().parse().unwrap(),
-            ca_file: api.ca_file(),
-            token_file: api.token_file(),
-            audience: "canopy".into(),
-            node_agents: Some("canopy/canopy-agent".parse().unwrap()),
-            host_agents: Some("canopy/canopy-host-agent".parse().unwrap()),
-            publish: Some("canopy/canopy-authority".parse().unwrap()),
-            nodes: [("worker-1".to_owned(), "n1".to_owned())].into(),
-            hosts: Default::default(),
-        });
+        let attestor = Attestor::new(settings(&api));
         let controller = Controller::start_attesting(directory.path(), registrar.clone(), attestor).await;
         Self { controller, registrar, api, directory }
     }
@@ -83,6 +74,20 @@ impl Domain {
         let client = canopy_ctl::client::Client::new(&server, None).unwrap();
         let list: Value = client.get("events", &format!("/api/v1/events?code={code}")).await.unwrap();
         list["items"].as_array().unwrap().iter().map(|item: &Value| item["detail"].as_str().unwrap().into()).collect()
+    }
+}
+
+fn settings(api: &FakeApi) -> kubernetes::Settings {
+    kubernetes::Settings {
+        api: api.url().parse().unwrap(),
+        ca_file: api.ca_file(),
+        token_file: api.token_file(),
+        audience: "canopy".into(),
+        node_agents: Some("canopy/canopy-agent".parse().unwrap()),
+        host_agents: Some("canopy/canopy-host-agent".parse().unwrap()),
+        publish: Some("canopy/canopy-authority".parse().unwrap()),
+        nodes: [("worker-1".to_owned(), "n1".to_owned())].into(),
+        hosts: Default::default(),
     }
 }
 
@@ -237,6 +242,8 @@ async fn a_service_account_has_the_role_that_the_configuration_gives_it() {
     domain.api.set(Mood::Fails(500));
     let (status, why) = send("another.of.it", "/api/v1/caller").await;
     assert!(status == 503 && why.contains("TokenNotConfirmed"), "{why}");
+    let (attestor, none) = (Arc::new(Attestor::new(settings(&domain.api))), Default::default());
+    assert!(accounts::of(Some(attestor), none).is_none(), "without roles, bearers would be sent to the API server");
     // What was confirmed a moment ago is known.
     assert_eq!(send("of.the.cleanup", "/api/v1/caller").await.0, 200);
     domain.controller.stop().await;

@@ -466,3 +466,38 @@ fn the_authority_stays_and_damage_is_named() {
     let error = open().map(drop).map_err(refused).unwrap_err();
     assert!(error.contains("put the key back"), "{error}");
 }
+
+/// Catches a list of hosts that does not show whose applications cannot join because the host's own agent is away.
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_are_shown_with_the_agent_that_their_applications_reach() {
+    let domain = Domain::start().await;
+    domain.controller.apply(LAB).await.unwrap();
+    let agents = async || {
+        let hosts = domain.controller.ctl(&["get", "hosts", "-o", "json"]).await.unwrap();
+        let hosts: serde_json::Value = serde_json::from_str(&hosts).unwrap();
+        let agent = |name: &str| {
+            let host = hosts["items"].as_array().unwrap().iter().find(|host| host["metadata"]["name"] == name);
+            host.unwrap()["status"]["agent"].as_str().unwrap().to_owned()
+        };
+        ["s1", "r1"].map(agent)
+    };
+    let wait = async |wanted: [&str; 2]| {
+        let deadline = tokio::time::Instant::now() + DEADLINE;
+        while agents().await != wanted {
+            assert!(tokio::time::Instant::now() < deadline, "{:?} is not {wanted:?}", agents().await);
+            tokio::task::yield_now().await;
+        }
+    };
+    wait(["OfNode", "OfNode"]).await;
+    let own = domain.made("host/r1", UnixTime::now());
+    wait(["OfNode", "NotConnected"]).await;
+    let channel = domain.channel(domain.trust(), Some(own));
+    let watch = pb::WatchGroupRequest { group: "g1".into() };
+    let stream = MembershipServiceClient::new(channel.clone()).watch_group(watch).await.unwrap();
+    wait(["OfNode", "Connected"]).await;
+    drop((stream, channel));
+    wait(["OfNode", "NotConnected"]).await;
+    domain.registrar.revoke(&"host/r1".parse().unwrap(), UnixTime::now()).unwrap();
+    wait(["OfNode", "OfNode"]).await;
+    domain.controller.stop().await;
+}

@@ -277,6 +277,7 @@ impl Row for HostResource {
             ("ADDRESS", |h| text(h.spec.address), false),
             ("SENDS TO", |h| text(h.status.sources), false),
             ("RECEIVES FROM", |h| text(h.status.receivers), false),
+            ("AGENT", |h| text(h.status.agent), true),
             ("PREFIX", |h| text(h.spec.prefix), true),
             ("MTU", |h| text(h.spec.mtu), true),
             ("REASON", |h| text(&h.status.reason), true),

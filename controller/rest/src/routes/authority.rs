@@ -28,7 +28,8 @@ use crate::extract::ApiJson;
 use crate::request;
 use crate::sessions::refuse_browsers;
 
-type Signing = Extension<Option<Arc<Registrar>>>;
+/// What signs certificates, if an address is served over TLS.
+pub(crate) type Signing = Extension<Option<Arc<Registrar>>>;
 
 /// The authority that signs the certificates of agents, how far its replacement is, and what that waits for.
 #[utoipa::path(get, path = "/api/v1/authority", tag = "identities", operation_id = "getAuthority",

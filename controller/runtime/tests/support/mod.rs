@@ -162,7 +162,7 @@ impl Controller {
         // Service accounts that have a role here.
         let of_accounts = [("canopy/canopy-cleanup", Role::Admin), ("monitoring/prometheus", Role::Metrics)];
         let of_accounts = of_accounts.map(|(account, role)| (account.parse().unwrap(), role)).into();
-        let accounts = attestor.clone().map(|attestor| canopy_controller_runtime::accounts::of(attestor, of_accounts));
+        let accounts = canopy_controller_runtime::accounts::of(attestor.clone(), of_accounts);
         let path = dir.join("store");
         let store: Arc<dyn Store> = Arc::new(
             tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))

@@ -29,6 +29,7 @@ fn write(out: &mut dyn Write, host: &HostResource) -> Result<(), Failure> {
             ("Address", text(spec.address)),
             ("Prefix", text(spec.prefix)),
             ("MTU", text(spec.mtu)),
+            ("Agent", text(status.agent)),
             ("Sends to", text(status.sources)),
             ("Receives from", text(status.receivers)),
         ],
@@ -56,7 +57,7 @@ mod tests {
         let host = serde_json::json!({"apiVersion": "canopy/v1", "kind": "Host",
             "metadata": {"name": "r1", "tenant": "default", "labels": {}, "generation": 1},
             "spec": {"node": "n4", "port": "eth9", "prefix": "2001:db8:1::/64", "address": "2001:db8:1::1", "mtu": 9000},
-            "status": {"port": "Down", "reason": "no carrier", "sources": 1, "receivers": 3,
+            "status": {"port": "Down", "reason": "no carrier", "agent": "NotConnected", "sources": 1, "receivers": 3,
                 "groups": [{"name": "a", "role": "source", "ended": false}, {"name": "b", "role": "receiver", "ended": true}]}});
         let mut out = Vec::new();
         write(&mut out, &serde_json::from_value(host).unwrap()).unwrap();
@@ -64,6 +65,7 @@ mod tests {
         for line in [
             "Port state:         Down",
             "Reason:             no carrier",
+            "Agent:              NotConnected",
             "  a     source    present",
             "  b     receiver  ended",
             "  and 2 more",
