@@ -54,7 +54,7 @@ function host(name: string, address: string, prefix: string, at: number): Host {
     kind: "Host",
     metadata: metadata(name),
     spec: { node: `leaf${at + 1}`, port: "eth1", prefix, address, mtu: 9000 },
-    status: { port, reason, sources: at % 3 ? 0 : 2, receivers: (at * 5) % 17, groups: [] },
+    status: { port, reason, agent: at % 5 === 4 ? "NotConnected" : at % 5 === 3 ? "Connected" : "OfNode", sources: at % 3 ? 0 : 2, receivers: (at * 5) % 17, groups: [] },
   };
 }
 

@@ -114,6 +114,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await table.getByRole("link", { name: "s1", exact: true }).click();
     await page.getByRole("heading", { name: "s1", level: 1 }).waitFor();
     await page.getByText("canopyctl describe host s1").waitFor();
+    await page.getByText("that of node", { exact: false }).waitFor();
     await page.getByRole("table", { name: "Groups" }).getByRole("link", { name: "g1", exact: true }).click();
     await page.waitForURL(`${url}/groups/g1`);
   },

@@ -2513,6 +2513,11 @@ export interface components {
             /** @description Why not, for people. */
             reason: string;
         };
+        /**
+         * @description Which agent the applications of a host reach.
+         * @enum {string}
+         */
+        HostAgent: "OfNode" | "Connected" | "NotConnected";
         /** @description An RDMA host. */
         HostDecl: {
             /**
@@ -2557,6 +2562,8 @@ export interface components {
         };
         /** @description What is known of a host. */
         HostObserved: {
+            /** @description By which agent its applications join groups. */
+            agent?: components["schemas"]["HostAgent"];
             /** @description These groups, in name order, the first 1,000; empty in a list of hosts. */
             groups: components["schemas"]["HostGroup"][];
             /** @description State of the node's port. */

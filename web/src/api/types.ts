@@ -15,6 +15,7 @@ export type Member = Schemas["MemberResource"];
 export type MemberSpec = Schemas["MemberSpec"];
 export type Node = Schemas["NodeResource"];
 export type Host = Schemas["HostResource"];
+export type HostAgent = Schemas["HostAgent"];
 export type PortState = Schemas["PortState"];
 export type Link = Schemas["LinkResource"];
 export type Topology = Schemas["TopologyResource"];

@@ -3,7 +3,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import * as queries from "../api/queries";
-import type { Host } from "../api/types";
+import type { Host, HostAgent } from "../api/types";
 import { count } from "../lib/format";
 import { ofPort } from "../lib/state";
 import { Command, Mono } from "../ui/Command";
@@ -29,6 +29,18 @@ export function HostPage() {
   );
 }
 
+/** By which agent applications of the host join groups. */
+function Agent({ of, node }: { of: HostAgent; node: string }) {
+  switch (of) {
+    case "OfNode":
+      return <>that of node {node}</>;
+    case "Connected":
+      return <StateWord state="ok">its own, connected</StateWord>;
+    case "NotConnected":
+      return <StateWord state="degraded">its own, not connected: applications can neither join nor leave</StateWord>;
+  }
+}
+
 function Detail({ host }: { host: Host }) {
   const { metadata, spec, status } = host;
   const more = status.sources + status.receivers - status.groups.length;
@@ -43,6 +55,8 @@ function Detail({ host }: { host: Host }) {
           <Link to="/nodes/$node" params={{ node: spec.node }}>{spec.node}</Link>,{" "}
           <Link to="/links/$node/$port" params={{ node: spec.node, port: spec.port }}>{spec.port}</Link>
         </dd>
+        <dt>Agent</dt>
+        <dd><Agent of={status.agent ?? "OfNode"} node={spec.node} /></dd>
         <dt>Address</dt>
         <dd><Mono>{spec.address}</Mono></dd>
         <dt>Prefix</dt>

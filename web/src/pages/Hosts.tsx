@@ -4,7 +4,7 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
 import * as queries from "../api/queries";
-import type { Host } from "../api/types";
+import type { Host, HostAgent } from "../api/types";
 import { count } from "../lib/format";
 import { ofPort, PORT_ORDER } from "../lib/state";
 import { Mono } from "../ui/Command";
@@ -15,6 +15,12 @@ import { Table, type Column } from "../ui/Table";
 /** Up to so many hosts are read whole, so that filters and sorting are of all of them. */
 const WHOLE = 2000;
 
+const AGENT_ORDER: readonly HostAgent[] = ["NotConnected", "Connected", "OfNode"];
+
+function AgentWord({ of }: { of: HostAgent }) {
+  return of === "OfNode" ? <span className="faint">of its node</span> : <StateWord state={of === "Connected" ? "ok" : "degraded"}>{of === "Connected" ? "connected" : "not connected"}</StateWord>;
+}
+
 const COLUMNS: readonly Column<Host>[] = [
   { name: "Name", width: "minmax(6rem, 1.5fr)", cell: (h) => <Link to="/hosts/$host" params={{ host: h.metadata.name }}>{h.metadata.name}</Link>, sort: (h) => h.metadata.name },
   { name: "Port state", width: "7rem", cell: (h) => <StateWord state={ofPort(h.status.port)}>{h.status.port}</StateWord>, sort: (h) => PORT_ORDER.indexOf(h.status.port) },
@@ -22,6 +28,7 @@ const COLUMNS: readonly Column<Host>[] = [
   { name: "Port", width: "minmax(4rem, .7fr)", wide: true, cell: (h) => h.spec.port },
   { name: "Sends to", width: "5.5rem", right: true, cell: (h) => count(h.status.sources), sort: (h) => h.status.sources },
   { name: "Receives from", width: "7.5rem", right: true, cell: (h) => count(h.status.receivers), sort: (h) => h.status.receivers },
+  { name: "Agent", width: "7.5rem", wide: true, cell: (h) => <AgentWord of={h.status.agent ?? "OfNode"} />, sort: (h) => AGENT_ORDER.indexOf(h.status.agent ?? "OfNode") },
   { name: "Address", width: "minmax(9rem, 1fr)", wide: true, cell: (h) => <Mono>{h.spec.address}</Mono> },
   { name: "Why", width: "minmax(8rem, 2fr)", wide: true, cell: (h) => <span title={h.status.reason}>{h.status.reason}</span> },
 ];
