@@ -69,6 +69,8 @@ impl Files {
 
     pub(crate) fn write(&self, subject: &Subject, holder: &Holder) -> Result<(), FileError> {
         let stored = serde_json::to_vec(&stored(subject, holder)).unwrap_or_default();
+        // It is missing after a start on a full disk.
+        canopy_identity::private_directory(&self.0)?;
         canopy_identity::replace(&self.path(subject), &stored)
     }
 

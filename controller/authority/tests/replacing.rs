@@ -162,8 +162,12 @@ fn a_list_that_cannot_be_written_does_not_end_the_start() {
     // Where the directory would be made.
     canopy_identity::private_directory(&directory.path().join("identity")).unwrap();
     fs::create_dir_all(directory.path().join("identity/holders/listed-since.new/x")).unwrap();
-    let authority = open(directory.path()).authority();
-    assert_eq!(open(directory.path()).authority(), authority);
+    let registrar = open(directory.path());
+    assert_eq!(open(directory.path()).authority(), registrar.authority());
+    // Once there is room, agents are listed without another start.
+    fs::remove_dir_all(directory.path().join("identity/holders")).unwrap();
+    enrolled(&registrar, "node/n1");
+    assert_eq!(open(directory.path()).rotation(UnixTime::now()).holders.len(), 1);
 }
 
 /// Catches a change of one agent that writes the files of all, and a file that stays when its agent's certificate can no longer be renewed.
