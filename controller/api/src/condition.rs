@@ -27,7 +27,7 @@ from_fields!(condition::Condition { message } { kind = kind.into(), status = sta
 pub enum ConditionKind {
     /// A tree was computed for the group.
     Planned,
-    /// Every node of the tree confirmed the group's epoch.
+    /// Every node of the tree confirmed its program.
     Programmed,
     /// No node reports an error.
     Healthy,

@@ -19,7 +19,7 @@ pub struct Condition {
 pub enum ConditionKind {
     /// A tree was computed for the group.
     Planned,
-    /// Every node of the tree confirmed the group's epoch.
+    /// Every node of the tree confirmed its program.
     Programmed,
     /// No node reports an error.
     Healthy,

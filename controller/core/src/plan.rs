@@ -150,7 +150,10 @@ pub(crate) fn plan_group(
     // Receivers sorted by address: the order of copies and of TLV entries.
     receivers.sort_unstable_by_key(|r| r.address);
     for m in receivers.iter().chain([&source]) {
-        check_host_link(intent.spec.path_mtu, &tight_link(network, m.link))?;
+        // Its name is made only for an error.
+        if inner_bytes(intent.spec.path_mtu) > network.spec.links[m.link].mtu as usize {
+            check_host_link(intent.spec.path_mtu, &tight_link(network, m.link))?;
+        }
     }
     let targets = receivers.iter().map(|r| r.node);
     let tree = match intent.kept {
@@ -241,13 +244,14 @@ fn by_node(receivers: &[Placed]) -> BTreeMap<NodeIx, Vec<&Placed>> {
 /// The receivers behind every child of the tree.
 fn behind(network: &Network, tree: &Tree, edges: &BTreeMap<NodeIx, Vec<&Placed>>) -> ReceiversByEdge {
     let own = |t: &TreeNode| edges.get(&t.node).into_iter().flatten().map(|r| r.joined).collect();
-    let mut at: Vec<BTreeSet<Joined>> = tree.nodes.iter().map(own).collect();
+    let mut at: Vec<Vec<Joined>> = tree.nodes.iter().map(own).collect();
     let mut out = BTreeMap::new();
     // Parents come before their children.
     for (child, t) in tree.nodes.iter().enumerate().rev() {
         let Some(up) = t.parent else { continue };
         let receivers = std::mem::take(&mut at[child]);
         at[up.position].extend(&receivers);
+        let receivers: BTreeSet<Joined> = receivers.into_iter().collect();
         out.insert((network.id(tree.nodes[up.position].node), network.id(t.node)), receivers);
     }
     out
@@ -328,7 +332,8 @@ impl Planner<'_> {
     fn program(&self, at: usize, decision: &Decision, edges: &[usize]) -> Result<GroupProgram, DomainError> {
         let Intent { name, spec, allocation, .. } = self.intent;
         let t = &self.tree.nodes[at];
-        let provisioned = edges.iter().position(|&e| e == at).is_some_and(|e| !decision.in_band[e]);
+        // Edges are in the tree's order.
+        let provisioned = edges.binary_search(&at).is_ok_and(|e| !decision.in_band[e]);
         Ok(GroupProgram {
             group_id: allocation.group_id,
             name: name.to_owned(),

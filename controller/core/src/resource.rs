@@ -24,6 +24,7 @@ use crate::drops::{DropKey, Rising};
 use crate::member::Member;
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
+use crate::program_times::ProgramTimes;
 use crate::progress::Progress;
 use crate::topology::{Network, NodeIx};
 use crate::view::Evicted;
@@ -259,7 +260,7 @@ impl Group {
 pub(crate) struct Node {
     pub(crate) spec: Arc<NodeSpec>,
     /// Generation of `spec` that first carried each group's present program.
-    pub(crate) since: BTreeMap<GroupId, Generation>,
+    pub(crate) since: ProgramTimes,
     pub(crate) status: Option<NodeStatus>,
     pub(crate) connected: bool,
     /// It has left for good: nothing waits for it.
@@ -321,7 +322,7 @@ pub(crate) struct Telemetry {
 
 impl Node {
     /// A node of which nothing is known yet.
-    pub(crate) fn new(spec: Arc<NodeSpec>, since: BTreeMap<GroupId, Generation>) -> Self {
+    pub(crate) fn new(spec: Arc<NodeSpec>, since: ProgramTimes) -> Self {
         Self {
             spec,
             since,

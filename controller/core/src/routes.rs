@@ -11,7 +11,6 @@ use std::cmp::Reverse;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::node_spec::{NodeBase, Peer, Port, Route};
 use canopy_model::srh_hmac::SrhHmac;
-use ipnet::Ipv6Net;
 
 use crate::hash::mix;
 use crate::topology::{Adjacent, Far, Network, NodeIx};
@@ -61,26 +60,18 @@ fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
 /// Routes of `node`, in the order of their prefixes.
 fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Route> {
     let first_hops = first_hops(network, node);
-    let via = |prefix: Ipv6Net, hop: &Adjacent| Route {
-        prefix,
-        port: hop.port,
-        next_hop: plan.link_local(network.id(hop.to), hop.far_port),
-    };
-    let mut routes = Vec::with_capacity(2 * network.len() + network.spec.hosts.len());
-    for (to, hop) in first_hops.iter().enumerate() {
-        if let Some(hop) = hop {
-            let id = network.id(to);
-            routes.push(via(plan.un(id), hop));
-            routes.push(via(Ipv6Net::from(plan.node_address(id)), hop));
-        }
-    }
-    for host in &network.spec.hosts {
-        if let Some(hop) = network.host(&host.name).and_then(|at| first_hops[at.node].as_ref()) {
-            routes.push(via(host.prefix, hop));
-        }
-    }
-    routes.sort_unstable();
-    routes
+    let destinations = network.destinations().iter();
+    let routes = destinations.filter_map(|(prefix, to)| {
+        let hop = first_hops[*to].as_ref()?;
+        let next_hop = plan.link_local(network.id(hop.to), hop.far_port);
+        Some(Route { prefix: *prefix, port: hop.port, next_hop })
+    });
+    routes.collect()
+}
+
+/// Of the neighbours of `node` that are nearer to some other node, paths from there lead over the one with the least of these.
+pub(crate) fn rank(network: &Network, node: NodeIx, neighbour: NodeIx) -> (u64, NodeIx) {
+    (mix(u64::from(network.id(node).get()), u64::from(network.id(neighbour).get())), neighbour)
 }
 
 /// For each node the first hop of a shortest path there; `None` for `from` itself.
@@ -88,7 +79,6 @@ fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent>> {
     let (distance, order) = network.distances(from, |_| false);
     let mut hops: Vec<Option<Adjacent>> = vec![None; network.len()];
     for &node in &order[1..] {
-        let rank = |other: NodeIx| mix(u64::from(network.id(node).get()), u64::from(network.id(other).get()));
         hops[node] = if distance[node] == 1 {
             // Of parallel links, one with the largest MTU.
             let own = network.adjacent(from).iter().filter(|a| a.to == node);
@@ -98,7 +88,7 @@ fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent>> {
             .copied()
         } else {
             let nearer = network.adjacent(node).iter().filter(|a| distance[a.to] + 1 == distance[node]);
-            nearer.min_by_key(|a| (rank(a.to), a.to)).and_then(|a| hops[a.to])
+            nearer.min_by_key(|a| rank(network, node, a.to)).and_then(|a| hops[a.to])
         };
     }
     hops
@@ -109,6 +99,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::net::Ipv6Addr;
 
+    use ipnet::Ipv6Net;
     use proptest::prelude::*;
 
     use super::*;

@@ -75,7 +75,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
 
     let planned = format!("the tree has {} nodes", plan.tree.nodes.len());
     let planned = Condition::new(Kind::Planned, true, Why::TreeComputed, planned);
-    let programmed = programmed(&waiting, group.epoch);
+    let programmed = programmed(&waiting);
     let moved = moved(group, nodes);
     let open = open(group, programmed.holds());
     let healthy = healthy(in_force);
@@ -195,16 +195,16 @@ fn node_progress(node: &Node, id: GroupId) -> NodeProgress {
     let errors = errors.filter(|e| program.is_some_and(|p| concerns(e, &node.spec, p))).cloned().collect();
     NodeProgress {
         node: node.spec.base.name.clone(),
-        desired_generation: node.since.get(&id).copied().unwrap_or(node.spec.generation),
+        desired_generation: node.since.get(&id).unwrap_or(node.spec.generation),
         observed_generation: node.observed(),
         connected: node.connected,
         errors,
     }
 }
 
-fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition {
+fn programmed(waiting: &[(&NodeProgress, Generation)]) -> Condition {
     if waiting.is_empty() {
-        return Condition::new(Kind::Programmed, true, Why::Confirmed, format!("every node confirmed epoch {epoch}"));
+        return Condition::new(Kind::Programmed, true, Why::Confirmed, "every node confirmed its program");
     }
     let names = |of: &[&NodeProgress]| some_names(of.iter().map(|p| p.node.as_str()));
     let away: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).filter(|p| !p.connected).collect();
@@ -217,12 +217,10 @@ fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition 
         return Condition::new(Kind::Programmed, false, Why::AgentNotConnected, message);
     }
     let all: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).collect();
-    Condition::new(
-        Kind::Programmed,
-        false,
-        Why::Waiting,
-        format!("waiting for {} to confirm epoch {epoch}", names(&all)),
-    )
+    // Not an epoch: each node's program has its own, of the change that last concerned it (decisions 3.15).
+    let whose = if all.len() == 1 { "its program" } else { "their programs" };
+    let message = format!("waiting for {} to confirm {whose}", names(&all));
+    Condition::new(Kind::Programmed, false, Why::Waiting, message)
 }
 
 /// Whether the tree in force is the one over the present topology (decisions 3.14).

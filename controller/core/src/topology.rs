@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::drain::DrainTarget;
 use canopy_model::ids::{NodeId, PortIndex};
-use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, LongHaulFormat, TopologySpec};
+use canopy_model::topology::{Endpoint, HostDecl, LongHaulFormat, TopologySpec};
 use ipnet::Ipv6Net;
 
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
@@ -16,20 +17,37 @@ use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 /// Index of a node in its [`Network`], in the order of declaration. Meaningless in another network.
 pub(crate) type NodeIx = usize;
 
-/// A validated topology, indexed for graph algorithms.
+/// A validated topology, indexed for graph algorithms. What links in and out of service do not change is shared.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
-    pub(crate) spec: TopologySpec,
-    by_name: HashMap<String, NodeIx>,
-    ports: Vec<Vec<PortInfo>>,
+    pub(crate) spec: Arc<TopologySpec>,
+    by_name: Arc<HashMap<String, NodeIx>>,
+    ports: Arc<Vec<Vec<PortInfo>>>,
+    hosts: Arc<HashMap<String, Attachment>>,
+    /// Every prefix that nodes have routes to, in order, with the node that has it or its host.
+    destinations: Arc<Vec<(Ipv6Net, NodeIx)>>,
+    /// By link: the nodes at both ends; `None` if one of them is a host.
+    ends: Arc<Vec<Option<[NodeIx; 2]>>>,
     /// Row of node n in `adjacent`: `rows[n]..rows[n + 1]`.
     rows: Vec<usize>,
     adjacent: Vec<Adjacent>,
-    hosts: HashMap<String, Attachment>,
     /// Indexes of links of which an end has no carrier.
     broken: BTreeSet<usize>,
     /// Indexes of links that drains take out of service.
     drained: BTreeSet<usize>,
+    /// Indexes of links that no path leads over.
+    avoided: BTreeSet<usize>,
+}
+
+/// Links that two states of one network use differently.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Paths lead over them in one of the two only.
+    pub(crate) paths: BTreeSet<usize>,
+    /// Trees led over them, and no longer do.
+    pub(crate) lost: BTreeSet<usize>,
+    /// Trees lead over them, and did not.
+    pub(crate) gained: BTreeSet<usize>,
 }
 
 /// One port of a node; its index is its place in the list plus one.
@@ -102,15 +120,60 @@ impl Network {
         let by_name: HashMap<String, NodeIx> =
             spec.nodes.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
         let (ports, hosts) = connect(&spec, &by_name)?;
-        let is_down = |l: &LinkDecl| down.contains(&l.a) || down.contains(&l.b);
-        let broken = spec.links.iter().enumerate().filter(|(_, l)| is_down(l)).map(|(i, _)| i).collect();
-        let (rows, adjacent, drained) = (Vec::new(), Vec::new(), BTreeSet::new());
-        let mut network = Self { by_name, ports, rows, adjacent, hosts, broken, drained, spec };
+        let node = |end: &Endpoint| by_name.get(&end.device).copied();
+        let ends = spec.links.iter().map(|link| Some([node(&link.a)?, node(&link.b)?])).collect();
+        let locators = spec
+            .nodes
+            .iter()
+            .enumerate()
+            .flat_map(|(at, node)| [(plan.un(node.id), at), (Ipv6Net::from(plan.node_address(node.id)), at)]);
+        let attached = spec.hosts.iter().filter_map(|host| hosts.get(&host.name)).map(|at| (at.prefix, at.node));
+        let mut destinations: Vec<(Ipv6Net, NodeIx)> = locators.chain(attached).collect();
+        destinations.sort_unstable();
+        let network = Self {
+            spec: Arc::new(spec),
+            destinations: Arc::new(destinations),
+            ends: Arc::new(ends),
+            by_name: Arc::new(by_name),
+            ports: Arc::new(ports),
+            hosts: Arc::new(hosts),
+            rows: Vec::new(),
+            adjacent: Vec::new(),
+            broken: BTreeSet::new(),
+            drained: BTreeSet::new(),
+            avoided: BTreeSet::new(),
+        };
+        Ok(network.with_links(down, drains))
+    }
+
+    /// The same network with other links out of service; see [`Network::build_around`]. A few instructions per link of the network.
+    pub(crate) fn with_links(&self, down: &BTreeSet<Endpoint>, drains: &[DrainTarget<'_>]) -> Self {
+        let mut network = self.clone();
+        network.broken = down.iter().filter_map(|port| Some(self.port(port)?.1.link)).collect();
         network.drained = drains.iter().flat_map(|target| network.links_of(*target)).collect();
-        // Drained links are preferred over broken ones.
-        let rank = |i: usize| if network.is_broken(i) { 2 } else { u8::from(network.is_drained(i)) };
-        let avoided = network.avoided(rank);
-        Ok(network.around(&avoided))
+        network.avoided = network.spare();
+        network.around()
+    }
+
+    /// The links that `next`, another state of this network, uses differently.
+    pub(crate) fn difference(&self, next: &Self) -> Difference {
+        let unsound = |network: &Self| -> BTreeSet<usize> { network.avoided.union(&network.broken).copied().collect() };
+        let (old, new) = (unsound(self), unsound(next));
+        Difference {
+            paths: self.avoided.symmetric_difference(&next.avoided).copied().collect(),
+            lost: new.difference(&old).copied().collect(),
+            gained: old.difference(&new).copied().collect(),
+        }
+    }
+
+    /// Every prefix that nodes have routes to, in order, with the node that has it or whose host has it.
+    pub(crate) fn destinations(&self) -> &[(Ipv6Net, NodeIx)] {
+        &self.destinations
+    }
+
+    /// The nodes at both ends of a link; `None` if one of them is a host.
+    pub(crate) fn ends(&self, link: usize) -> Option<[NodeIx; 2]> {
+        self.ends[link]
     }
 
     /// Whether the topology or a drain takes the link out of service.
@@ -133,13 +196,13 @@ impl Network {
         between_nodes.filter(|p| is_wanted(p)).map(|p| p.link).collect()
     }
 
-    /// With paths over all links but these.
-    fn around(mut self, avoided: &BTreeSet<usize>) -> Self {
+    /// With paths over all links but those that are avoided.
+    fn around(mut self) -> Self {
         let (mut rows, mut adjacent) = (Vec::with_capacity(self.ports.len() + 1), Vec::new());
-        for list in &self.ports {
+        for list in &*self.ports {
             rows.push(adjacent.len());
             let row = adjacent.len();
-            adjacent.extend(list.iter().filter(|p| !avoided.contains(&p.link)).filter_map(|p| match p.far {
+            adjacent.extend(list.iter().filter(|p| !self.avoided.contains(&p.link)).filter_map(|p| match p.far {
                 Far::Node { node, port } => Some(Adjacent {
                     to: node,
                     port: p.index,
@@ -156,8 +219,14 @@ impl Network {
         self
     }
 
-    /// The links of a rank above 0, except those needed to keep the network connected; lower ranks are preferred for that.
-    fn avoided(&self, rank: impl Fn(usize) -> u8) -> BTreeSet<usize> {
+    /// The links that are drained or broken, except those needed to keep the network connected; drained ones are preferred for that. A few
+    /// instructions per link.
+    fn spare(&self) -> BTreeSet<usize> {
+        let out_of_service: BTreeSet<usize> =
+            (0..self.spec.links.len()).filter(|link| self.is_broken(*link) || self.is_drained(*link)).collect();
+        if out_of_service.is_empty() {
+            return out_of_service;
+        }
         // Kruskal's forest, best links first.
         let mut component: Vec<NodeIx> = (0..self.spec.nodes.len()).collect();
         fn find(component: &mut [NodeIx], mut n: NodeIx) -> NodeIx {
@@ -167,20 +236,19 @@ impl Network {
             }
             n
         }
-        let mut order: Vec<usize> = (0..self.spec.links.len()).collect();
-        order.sort_by_key(|&i| rank(i));
-        let mut avoided = BTreeSet::new();
-        for i in order {
-            let link = &self.spec.links[i];
-            let ends = (self.by_name.get(&link.a.device), self.by_name.get(&link.b.device));
-            let (Some(&a), Some(&b)) = ends else { continue };
+        let in_service = (0..self.spec.links.len()).filter(|link| !out_of_service.contains(link));
+        let (broken, drained): (Vec<usize>, Vec<usize>) =
+            out_of_service.iter().copied().partition(|link| self.is_broken(*link));
+        let mut spare = BTreeSet::new();
+        for link in in_service.chain(drained).chain(broken) {
+            let Some([a, b]) = self.ends[link] else { continue };
             let (a, b) = (find(&mut component, a), find(&mut component, b));
-            if a == b && rank(i) > 0 {
-                avoided.insert(i);
+            if a == b && out_of_service.contains(&link) {
+                spare.insert(link);
             }
             component[a] = b;
         }
-        avoided
+        spare
     }
 
     /// True when an end of the link has no carrier.
@@ -198,10 +266,15 @@ impl Network {
         Endpoint { device: self.name(node).to_owned(), port: self.port_name(node, port).to_owned() }
     }
 
+    /// The node that has this port, and the port.
+    fn port(&self, port: &Endpoint) -> Option<(NodeIx, &PortInfo)> {
+        let node = self.node(&port.device)?;
+        Some((node, self.ports[node].iter().find(|p| self.port_name(node, p.index) == port.port)?))
+    }
+
     /// The node that has this port, and its neighbour there.
     pub(crate) fn across(&self, port: &Endpoint) -> Option<(NodeIx, Adjacent)> {
-        let node = self.node(&port.device)?;
-        let info = self.ports[node].iter().find(|p| self.port_name(node, p.index) == port.port)?;
+        let (node, info) = self.port(port)?;
         let Far::Node { node: to, port: far_port } = info.far else { return None };
         let (link, mtu) = (info.link, self.spec.links[info.link].mtu);
         Some((node, Adjacent { to, port: info.index, far_port, link, mtu }))
@@ -402,6 +475,8 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
 
 #[cfg(test)]
 mod tests {
+    use canopy_model::topology::LinkDecl;
+
     use super::*;
     use crate::testing::fabric;
 

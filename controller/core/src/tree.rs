@@ -56,36 +56,42 @@ impl Tree {
         root: NodeIx,
         targets: impl IntoIterator<Item = NodeIx>,
     ) -> Result<Self, NodeIx> {
-        let targets: HashSet<NodeIx> = targets.into_iter().collect();
-        let mut missing = targets.len();
+        // By node, because every node that is searched is asked for.
+        let mut is_target = vec![false; network.len()];
+        let mut missing = 0;
+        for target in targets {
+            missing += usize::from(!std::mem::replace(&mut is_target[target], true));
+        }
         let (distance, order) = network.sound_distances(root, |level| {
-            missing -= level.iter().filter(|n| targets.contains(n)).count();
+            missing -= level.iter().filter(|n| is_target[**n]).count();
             missing == 0
         });
-        if let Some(unreached) = targets.iter().copied().filter(|&t| distance[t] == u32::MAX).min() {
-            return Err(unreached);
+        if missing > 0 {
+            let unreached = |n: &NodeIx| is_target[*n] && distance[*n] == u32::MAX;
+            return Err((0..network.len()).find(unreached).unwrap_or(root));
         }
-        let deepest = targets.iter().map(|&t| distance[t]).max().unwrap_or(0) as usize;
-        let mut levels: Vec<Vec<NodeIx>> = vec![Vec::new(); deepest + 1];
+        let mut levels: Vec<Vec<NodeIx>> = Vec::new();
         for node in order {
-            if node == root || targets.contains(&node) {
-                levels[distance[node] as usize].push(node);
+            if node == root || is_target[node] {
+                let level = distance[node] as usize;
+                levels.resize_with(levels.len().max(level + 1), Vec::new);
+                levels[level].push(node);
             }
         }
-        let mut up: HashMap<NodeIx, Adjacent> = HashMap::new();
-        for level in (1..=deepest).rev() {
+        let mut up: Vec<(NodeIx, Adjacent)> = Vec::new();
+        for level in (1..levels.len()).rev() {
             let (nearer, farther) = levels.split_at_mut(level);
             let present = &mut nearer[level - 1];
+            present.sort_unstable();
             let chosen = cover(network, tree, &distance, &farther[0], present);
-            let mut known: HashSet<NodeIx> = present.iter().copied().collect();
-            for &(child, p) in &chosen {
-                up.extend(best_link(network, tree, child, p).map(|a| (child, a)));
-                if known.insert(p) {
-                    present.push(p);
-                }
-            }
+            up.extend(chosen.iter().filter_map(|&(child, p)| Some((child, best_link(network, tree, child, p)?))));
+            let parents: BTreeSet<NodeIx> = chosen.into_iter().map(|(_, parent)| parent).collect();
+            let new: Vec<NodeIx> = parents.into_iter().filter(|p| present.binary_search(p).is_err()).collect();
+            present.extend(new);
         }
-        Ok(Self::arrange(network, levels, &up))
+        up.sort_unstable_by_key(|(child, _)| *child);
+        let up = |node: NodeIx| Some(up[up.binary_search_by_key(&node, |(child, _)| *child).ok()?].1);
+        Ok(Self::arrange(network, levels, up))
     }
 
     /// The tree from `root` to all `targets` over these ports of nodes towards the root, whether their links carry packets or not; a
@@ -139,7 +145,7 @@ impl Tree {
                 at = up[&at].to;
             }
         }
-        Some(Self::arrange(network, levels, &up))
+        Some(Self::arrange(network, levels, |node| up.get(&node).copied()))
     }
 
     /// The ports of its nodes towards the root, in the tree's order.
@@ -153,27 +159,23 @@ impl Tree {
         octets.fold(self.nodes.len() as u64, |digest, octet| mix(digest, octet.into()))
     }
 
-    fn arrange(network: &Network, levels: Vec<Vec<NodeIx>>, up: &HashMap<NodeIx, Adjacent>) -> Self {
-        let mut position: HashMap<NodeIx, usize> = HashMap::new();
-        let mut nodes: Vec<TreeNode> = Vec::new();
+    fn arrange(network: &Network, levels: Vec<Vec<NodeIx>>, up: impl Fn(NodeIx) -> Option<Adjacent>) -> Self {
+        let mut position = vec![0; network.len()];
+        let mut nodes: Vec<TreeNode> = Vec::with_capacity(levels.iter().map(Vec::len).sum());
         for mut level in levels {
             level.sort_unstable_by_key(|&n| network.id(n));
             for node in level {
                 let at = nodes.len();
-                position.insert(node, at);
-                let up = up.get(&node).map(|a| (position[&a.to], a));
-                nodes.push(TreeNode {
-                    node,
-                    parent: up.map(|(position, a)| ParentLink {
-                        position,
-                        port: a.port,
-                        parent_port: a.far_port,
-                        link: a.link,
-                    }),
-                    children: Vec::new(),
+                position[node] = at;
+                let up = up(node).map(|a| ParentLink {
+                    position: position[a.to],
+                    port: a.port,
+                    parent_port: a.far_port,
+                    link: a.link,
                 });
-                if let Some((parent, _)) = up {
-                    nodes[parent].children.push(at);
+                nodes.push(TreeNode { node, parent: up, children: Vec::new() });
+                if let Some(up) = up {
+                    nodes[up.position].children.push(at);
                 }
             }
         }
@@ -181,7 +183,7 @@ impl Tree {
     }
 }
 
-/// A parent one hop nearer for each of `children`, from as few nodes as the greedy choice finds; nodes in `present`
+/// A parent one hop nearer for each of `children`, from as few nodes as the greedy choice finds; nodes in `present`, which are in order,
 /// cost nothing.
 fn cover(
     network: &Network,
@@ -190,7 +192,6 @@ fn cover(
     children: &[NodeIx],
     present: &[NodeIx],
 ) -> Vec<(NodeIx, NodeIx)> {
-    let present: HashSet<NodeIx> = present.iter().copied().collect();
     let rank = |node: NodeIx| mix(u64::from(tree.get()), u64::from(network.id(node).get()));
     let nearer = |child: NodeIx| {
         let mut last = None;
@@ -201,34 +202,39 @@ fn cover(
         })
     };
     let mut chosen = Vec::with_capacity(children.len());
-    let mut open: HashSet<NodeIx> = HashSet::new();
-    let mut covers: HashMap<NodeIx, Vec<NodeIx>> = HashMap::new();
-    for &child in children {
-        match nearer(child).filter(|p| present.contains(p)).min_by_key(|&p| (rank(p), p)) {
+    let mut is_open = vec![false; children.len()];
+    // Each candidate with the positions of the children that it covers.
+    let mut covers: Vec<(NodeIx, usize)> = Vec::new();
+    for (at, &child) in children.iter().enumerate() {
+        match nearer(child).filter(|p| present.binary_search(p).is_ok()).min_by_key(|&p| (rank(p), p)) {
             Some(parent) => chosen.push((child, parent)),
             None => {
-                open.insert(child);
-                nearer(child).for_each(|p| covers.entry(p).or_default().push(child));
+                is_open[at] = true;
+                covers.extend(nearer(child).map(|p| (p, at)));
             }
         }
     }
-    let mut heap: BinaryHeap<(usize, Reverse<(u64, NodeIx)>)> =
-        covers.iter().map(|(&p, c)| (c.len(), Reverse((rank(p), p)))).collect();
-    while let Some((count, Reverse((hash, candidate)))) = heap.pop() {
-        let mine = || covers[&candidate].iter().copied().filter(|c| open.contains(c));
-        let now = mine().count();
+    covers.sort_unstable();
+    let candidates: Vec<&[(NodeIx, usize)]> = covers.chunk_by(|a, b| a.0 == b.0).collect();
+    let ranked = candidates.iter().enumerate().map(|(i, covered)| {
+        let candidate = covered[0].0;
+        (covered.len(), Reverse((rank(candidate), candidate, i)))
+    });
+    let mut heap: BinaryHeap<(usize, Reverse<(u64, NodeIx, usize)>)> = ranked.collect();
+    while let Some((count, Reverse((hash, candidate, i)))) = heap.pop() {
+        let now = candidates[i].iter().filter(|(_, at)| is_open[*at]).count();
         if now == 0 {
             continue;
         }
         if now < count {
             // Other candidates covered some of its children since; it may still be the best one later.
-            heap.push((now, Reverse((hash, candidate))));
+            heap.push((now, Reverse((hash, candidate, i))));
             continue;
         }
-        let taken: Vec<NodeIx> = mine().collect();
-        for child in taken {
-            open.remove(&child);
-            chosen.push((child, candidate));
+        for &(_, at) in candidates[i] {
+            if std::mem::take(&mut is_open[at]) {
+                chosen.push((children[at], candidate));
+            }
         }
     }
     chosen

@@ -4,17 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use canopy_model::ids::{Generation, PortIndex};
+use canopy_model::ids::{Generation, GroupId, PortIndex};
 use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec, PortThresholds};
 use canopy_model::programs::Programs;
 use canopy_model::srh_hmac::SrhHmac;
+use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
 
 use super::drains::Drains;
 use super::state::State;
+use super::unrecorded::Unrecorded;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
+use crate::program_times::ProgramTimes;
 use crate::record::{Record, RecordedRtt, StateRecord};
 use crate::resource::{Behind, Group, GroupState, Node, Silence, Topology};
 use crate::retirement::{RetireStep, Retirement, Retirements};
@@ -71,6 +74,7 @@ pub(super) enum Effect {
     None,
     Group(Box<GroupEffect>),
     Topology(Box<TopologyEffect>),
+    Links(Box<LinksEffect>),
     /// The drains from now on, without a topology.
     Drains(Drains),
     Silence(SilenceEffect),
@@ -108,10 +112,34 @@ pub(super) struct TopologyEffect {
     pub(super) bases: Vec<NodeBase>,
     /// Every group that has members.
     pub(super) replans: Vec<Replan>,
+    /// From now on.
+    pub(super) unrecorded: Unrecorded,
+}
+
+/// The same topology with other links in service.
+#[derive(Debug)]
+pub(super) struct LinksEffect {
+    pub(super) topology: Topology,
+    /// Of the nodes whose routes change.
+    pub(super) bases: Vec<(NodeIx, NodeBase)>,
+    /// The groups that may change.
+    pub(super) replans: Vec<Replan>,
+    /// From now on.
+    pub(super) unrecorded: Unrecorded,
     /// The drains from now on; `None`: as before.
     pub(super) drains: Option<Drains>,
     /// The retirements from now on; `None`: as before.
     pub(super) retirements: Option<Retirements>,
+}
+
+/// What other links in service have changed.
+pub(super) struct LinksApplied {
+    /// Names, in order.
+    pub(super) nodes: Vec<String>,
+    /// Names of those that were planned again, in order.
+    pub(super) groups: Vec<String>,
+    /// Ports that are treated as without carrier, or as silent, and were not, or were and are not.
+    pub(super) ports: BTreeSet<Endpoint>,
 }
 
 /// The new plan of a group over another topology.
@@ -170,17 +198,32 @@ impl State {
                 self.pools.claim(&new.allocation).is_ok() && new.ended.values().all(|q| self.pools.claim_qpn(*q));
             debug_assert!(claimed);
         }
+        for group in old.as_ref().into_iter().chain(self.groups.get(&name)) {
+            self.unrecorded.forget(group.allocation.group_id);
+        }
         let mut changed = BTreeSet::new();
         if let Some(old) = old {
             let stays: BTreeSet<NodeIx> = nodes.iter().copied().collect();
-            for node in nodes_of(Some(&old)).filter(|n| !stays.contains(n)) {
-                self.change_node(node, |spec, since, _| {
-                    spec.groups.remove(&old.allocation.group_id);
-                    since.remove(&old.allocation.group_id);
-                });
-                changed.insert(node);
-            }
+            let leaving = nodes_of(Some(&old)).filter(|n| !stays.contains(n));
+            self.unprogram(old.allocation.group_id, leaving, &mut changed);
         }
+        self.program(nodes, programs, &mut changed);
+        (self.names(changed), vec![name])
+    }
+
+    /// Removes the group's program from nodes.
+    fn unprogram(&mut self, id: GroupId, nodes: impl Iterator<Item = NodeIx>, changed: &mut BTreeSet<NodeIx>) {
+        for node in nodes {
+            self.change_node(node, |spec, since, _| {
+                spec.groups.remove(&id);
+                since.remove(&id);
+            });
+            changed.insert(node);
+        }
+    }
+
+    /// Gives nodes these programs of a group.
+    fn program(&mut self, nodes: Vec<NodeIx>, programs: Vec<GroupProgram>, changed: &mut BTreeSet<NodeIx>) {
         for (node, program) in nodes.into_iter().zip(programs) {
             let id = program.group_id;
             if self.nodes[node].spec.groups.get(&id) != Some(&program) {
@@ -191,18 +234,55 @@ impl State {
                 changed.insert(node);
             }
         }
-        let mut nodes: Vec<String> = changed.into_iter().map(|n| self.nodes[n].spec.base.name.clone()).collect();
-        nodes.sort_unstable();
-        (nodes, vec![name])
+    }
+
+    /// Names of nodes, in order.
+    fn names(&self, nodes: BTreeSet<NodeIx>) -> Vec<String> {
+        let mut names: Vec<String> = nodes.into_iter().map(|n| self.nodes[n].spec.base.name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Other links in service, at `now`.
+    pub(super) fn apply_links(&mut self, effect: LinksEffect, now: Monotonic) -> LinksApplied {
+        let LinksEffect { topology, bases, replans, unrecorded, drains, retirements } = effect;
+        if let Some(drains) = drains {
+            self.drains = drains;
+        }
+        self.unrecorded = unrecorded;
+        let (mut changed, mut groups) = (BTreeSet::new(), Vec::new());
+        for Replan { name, epoch, state, behind, programs } in replans {
+            let Some(old) = self.groups.get(&name) else { continue };
+            let (id, before): (GroupId, Vec<NodeIx>) = (old.allocation.group_id, nodes_of(Some(old)).collect());
+            self.groups.replan(&name, epoch, state, behind);
+            let nodes: Vec<NodeIx> = nodes_of(self.groups.get(&name)).collect();
+            let stays: BTreeSet<NodeIx> = nodes.iter().copied().collect();
+            self.unprogram(id, before.into_iter().filter(|n| !stays.contains(n)), &mut changed);
+            self.program(nodes, programs, &mut changed);
+            groups.push(name);
+        }
+        for (node, base) in bases {
+            self.change_node(node, |spec, _, _| spec.base = base);
+            changed.insert(node);
+        }
+        let mut ports = BTreeSet::new();
+        if let Some(old) = &self.topology {
+            ports.extend(old.down.symmetric_difference(&topology.down).cloned());
+            ports.extend(old.silent.symmetric_difference(&topology.silent).cloned());
+        }
+        self.topology = Some(topology);
+        let mut nodes = self.names(changed);
+        if let Some(retirements) = retirements {
+            nodes.extend(self.apply_retirements(retirements, now));
+            nodes.sort_unstable();
+            nodes.dedup();
+        }
+        LinksApplied { nodes, groups, ports }
     }
 
     /// Changes a node's spec in place. It is copied first only while a stream still holds it to compute a delta, so
     /// that many changes between two pushes cost one copy.
-    fn change_node(
-        &mut self,
-        node: NodeIx,
-        change: impl FnOnce(&mut NodeSpec, &mut BTreeMap<canopy_model::ids::GroupId, u64>, u64),
-    ) {
+    fn change_node(&mut self, node: NodeIx, change: impl FnOnce(&mut NodeSpec, &mut ProgramTimes, Generation)) {
         let revision = self.revision;
         let node = &mut self.nodes[node];
         let spec = Arc::make_mut(&mut node.spec);
@@ -243,21 +323,17 @@ impl State {
         }
     }
 
-    /// Returns the names of changed nodes and groups, at `now`.
-    pub(super) fn apply_topology(&mut self, effect: TopologyEffect, now: Monotonic) -> (Vec<String>, Vec<String>) {
-        let TopologyEffect { topology, bases, replans, drains, retirements } = effect;
-        if let Some(drains) = drains {
-            self.drains = drains;
-        }
+    /// Returns the names of changed nodes and groups.
+    pub(super) fn apply_topology(&mut self, effect: TopologyEffect) -> (Vec<String>, Vec<String>) {
+        let TopologyEffect { topology, bases, replans, unrecorded } = effect;
+        self.unrecorded = unrecorded;
         let mut programs = vec![Programs::default(); bases.len()];
         let mut groups = Vec::new();
         for replan in replans {
-            let Some(group) = self.groups.get_mut(&replan.name) else { continue };
-            group.epoch = replan.epoch;
-            group.moved = group.moved.max(replan.state.moved(group.epoch));
-            group.state = replan.state;
-            group.behind = replan.behind;
-            for (node, program) in nodes_of(Some(group)).zip(replan.programs) {
+            if !self.groups.replan(&replan.name, replan.epoch, replan.state, replan.behind) {
+                continue;
+            }
+            for (node, program) in nodes_of(self.groups.get(&replan.name)).zip(replan.programs) {
                 programs[node].insert(program.group_id, program);
             }
             groups.push(replan.name);
@@ -279,10 +355,7 @@ impl State {
         }
         changed.extend(old.into_keys());
         self.topology = topology;
-        match retirements {
-            Some(retirements) => changed.extend(self.apply_retirements(retirements, now)),
-            None => self.mark_retired(),
-        }
+        self.mark_retired();
         (changed.into_iter().collect(), groups)
     }
 
@@ -314,7 +387,7 @@ impl State {
     fn renewed(&self, previous: Option<Node>, base: NodeBase, groups: Programs) -> Node {
         let unchanged = |id, program: &GroupProgram| {
             let node = previous.as_ref()?;
-            (node.spec.groups.get(id)? == program).then(|| node.since.get(id).copied()).flatten()
+            (node.spec.groups.get(id)? == program).then(|| node.since.get(id)).flatten()
         };
         let since = groups.iter().map(|(id, p)| (*id, unchanged(id, p).unwrap_or(self.revision))).collect();
         let spec = Arc::new(NodeSpec { term: self.term, generation: self.revision, base, groups });

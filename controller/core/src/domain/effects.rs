@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_model::topology::Endpoint;
 
-use super::change::{Effect as Change, GroupEffect, Replan, TopologyEffect};
+use super::change::{Effect as Change, GroupEffect, LinksEffect, Replan, TopologyEffect};
 use super::drains::Drains;
 use super::state::State;
 use crate::effect::{Effect, EffectKind, EffectObject};
@@ -15,11 +15,12 @@ use crate::topology::Network;
 /// Ports towards the root of a tree.
 type Uplinks = BTreeSet<Endpoint>;
 
-/// See [`super::Domain::effects`]. As long as preparing the command took: all groups for a topology, one for a group.
+/// See [`super::Domain::effects`]. As long as preparing the command took: all groups for a topology, those that it concerns for links, one for a group.
 pub(super) fn effects(state: &State, change: &Change) -> Vec<Effect> {
     let mut found = match change {
         Change::Group(effect) => of_group(state, effect).into_iter().collect(),
         Change::Topology(effect) => of_topology(state, effect),
+        Change::Links(effect) => of_links(state, effect),
         Change::None
         | Change::Drains(_)
         | Change::Silence(_)
@@ -53,13 +54,27 @@ fn of_group(state: &State, effect: &GroupEffect) -> Option<Effect> {
 
 fn of_topology(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
     let mut found = nodes(state, effect);
-    let (old, new) = (state.network(), effect.topology.as_ref().map(|t| &*t.network));
-    let drained = new.zip(effect.drains.as_ref()).map(|(network, drains)| drained(network, drains)).unwrap_or_default();
-    for replan in &effect.replans {
-        let Some(group) = state.groups.get(&replan.name) else { continue };
-        found.extend(of_replan(replan, settled(old, group), new, &drained));
-    }
+    let new = effect.topology.as_ref().map(|t| &*t.network);
+    found.extend(of_replans(state, &effect.replans, new, &Uplinks::new()));
     found
+}
+
+fn of_links(state: &State, effect: &LinksEffect) -> Vec<Effect> {
+    let changed = effect.bases.iter().map(|(_, base)| node(EffectKind::NodeChanged, &base.name, true));
+    let mut found: Vec<Effect> = changed.collect();
+    let new = &*effect.topology.network;
+    let drained = effect.drains.as_ref().map(|drains| drained(new, drains)).unwrap_or_default();
+    found.extend(of_replans(state, &effect.replans, Some(new), &drained));
+    found
+}
+
+fn of_replans(state: &State, replans: &[Replan], new: Option<&Network>, drained: &Uplinks) -> Vec<Effect> {
+    let old = state.network();
+    let of_one = |replan: &Replan| {
+        let group = state.groups.get(&replan.name)?;
+        Some(of_replan(replan, settled(old, group), new, drained))
+    };
+    replans.iter().filter_map(of_one).flatten().collect()
 }
 
 fn of_replan(replan: &Replan, before: Settled, new: Option<&Network>, drained: &Uplinks) -> Vec<Effect> {
@@ -124,14 +139,6 @@ fn only(these: &Uplinks, not_these: &Uplinks) -> String {
 fn nodes(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
     let old: BTreeMap<&str, _> = state.nodes.iter().map(|n| (n.spec.base.name.as_str(), &n.spec.base)).collect();
     let new: BTreeSet<&str> = effect.bases.iter().map(|base| base.name.as_str()).collect();
-    let node = |kind, name: &str, lossless| Effect {
-        kind,
-        object: EffectObject::Node,
-        name: name.to_owned(),
-        from: String::new(),
-        to: String::new(),
-        lossless,
-    };
     let removed = old.keys().filter(|name| !new.contains(*name));
     let removed = removed.map(|name| node(EffectKind::NodeRemoved, name, false));
     let changed = effect.bases.iter().filter_map(|base| match old.get(base.name.as_str()) {
@@ -140,6 +147,11 @@ fn nodes(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
         Some(_) => None,
     });
     removed.chain(changed).collect()
+}
+
+fn node(kind: EffectKind, name: &str, lossless: bool) -> Effect {
+    let name = name.to_owned();
+    Effect { kind, object: EffectObject::Node, name, from: String::new(), to: String::new(), lossless }
 }
 
 /// Both ends of all links that are drained.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All groups, by name, by identifier, by label, by host and by tenant.
+//! All groups, by name, by identifier, by label, by host, by tenant and by the links of their trees.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -12,9 +12,10 @@ use super::host_index::HostIndex;
 use super::labels::LabelIndex;
 use super::paging::{self, Found, GroupFilter};
 use super::tenant_index::TenantIndex;
+use super::tree_index::TreeIndex;
 use crate::fields::GroupField;
 use crate::member::Member;
-use crate::resource::Group;
+use crate::resource::{Behind, Group, GroupState};
 
 /// The groups and their indexes, which always agree.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,7 @@ pub(super) struct Groups {
     labels: LabelIndex,
     hosts: HostIndex,
     tenants: TenantIndex,
+    trees: TreeIndex,
     /// Those that are being deleted.
     deleting: BTreeSet<String>,
 }
@@ -37,7 +39,7 @@ impl Groups {
         self.by_name.get(name)
     }
 
-    /// A group whose labels, identifier and members the caller does not change.
+    /// A group whose labels, identifier, members and tree the caller does not change.
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Group> {
         self.by_name.get_mut(name)
     }
@@ -54,6 +56,7 @@ impl Groups {
     pub(super) fn replace(&mut self, name: &str, new: Option<Group>) -> Option<Group> {
         let old = self.by_name.remove(name);
         self.hosts.change(name, old.as_ref().map(|g| &g.members), new.as_ref().map(|g| &g.members));
+        self.trees.change(old.as_ref(), new.as_ref());
         if let Some(old) = &old {
             self.labels.remove(name, &old.metadata.labels);
             self.tenants.remove(&old.metadata.tenant, name, receivers(old));
@@ -82,6 +85,22 @@ impl Groups {
         }
         group.members.insert(member.spec.host.clone(), member);
         true
+    }
+
+    /// Gives a group another tree, or none, without any other change; `false` if there is no such group.
+    pub(super) fn replan(&mut self, name: &str, epoch: u32, state: GroupState, behind: Option<Behind>) -> bool {
+        let Some(group) = self.by_name.get_mut(name) else { return false };
+        self.trees.change(Some(&*group), None);
+        group.epoch = epoch;
+        group.moved = group.moved.max(state.moved(epoch));
+        (group.state, group.behind) = (state, behind);
+        self.trees.change(None, Some(&*group));
+        true
+    }
+
+    /// The groups by the links of their trees.
+    pub(super) fn trees(&self) -> &TreeIndex {
+        &self.trees
     }
 
     /// What tenants have.
@@ -146,6 +165,7 @@ impl Groups {
             && self.labels.is_empty()
             && self.hosts.is_empty()
             && self.tenants.is_empty()
+            && self.trees.is_empty()
             && self.deleting.is_empty()
     }
 }

@@ -7,8 +7,8 @@ use canopy_model::ids::GroupId;
 use canopy_model::member::LateStart;
 use canopy_model::node_spec::BranchKind;
 
+use super::stall::receiver;
 use super::state::State;
-use super::views::address;
 use crate::command::Command;
 
 /// The state of a late receiver in its edge's report.
@@ -31,8 +31,7 @@ pub(super) fn news(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, new
     if !is_late || matches!(news, LateNews::Started(start) if of_node.start == Some(start)) {
         return None;
     }
-    let (group, network) = (state.groups.by_id(id)?, state.network()?);
-    let member = group.members.values().find(|m| address(network, m) == Some(branch))?;
+    let (group, member) = receiver(state, node, id, branch)?;
     let (group, host, since) = (group.metadata.name.clone(), member.spec.host.clone(), member.since);
     Some(match news {
         LateNews::Answered if member.answered || member.start.is_some() => return None,

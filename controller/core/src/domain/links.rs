@@ -56,6 +56,20 @@ pub(super) struct Direction {
 }
 
 impl Direction {
+    /// Notes whether trees and routes avoid the link, at the direction out of `from`.
+    fn avoid(&mut self, state: &State, from: &Endpoint) {
+        let is_in = |ports: &BTreeSet<Endpoint>| ports.contains(from) || ports.contains(&self.to);
+        let avoided = match is_in(state.down()) {
+            true if is_in(state.silent()) => Avoided::Silent,
+            true => Avoided::Down,
+            false => Avoided::No,
+        };
+        if std::mem::replace(&mut self.avoided, avoided) < avoided {
+            self.losses.forget();
+            self.data.forget();
+        }
+    }
+
     /// Whether the node's agent names this port by its present number.
     fn is_known_to(&self, node: &Node) -> bool {
         self.numbered == 0 || node.observed().is_some_and(|observed| observed >= self.numbered)
@@ -169,16 +183,7 @@ impl Links {
                 direction.numbered = state.revision;
             }
             direction.index = index;
-            let is_in = |ports: &BTreeSet<Endpoint>| ports.contains(&from) || ports.contains(&to);
-            let avoided = match is_in(state.down()) {
-                true if is_in(state.silent()) => Avoided::Silent,
-                true => Avoided::Down,
-                false => Avoided::No,
-            };
-            if std::mem::replace(&mut direction.avoided, avoided) < avoided {
-                direction.losses.forget();
-                direction.data.forget();
-            }
+            direction.avoid(state, &from);
             direction.machine = match direction.machine.take() {
                 _ if port.rate == Rate::ZERO => None,
                 Some(machine) => Some(machine),
@@ -195,6 +200,18 @@ impl Links {
         self.due = state.nodes.iter().map(|n| n.spec.base.name.clone()).collect();
         self.due.extend(self.recorded.nodes().cloned());
         self.prune_due(state);
+    }
+
+    /// Notes for the links of these ports whether trees and routes avoid them.
+    pub(super) fn avoid(&mut self, state: &State, ports: BTreeSet<Endpoint>) {
+        for port in ports {
+            let far = self.direction(&port).map(|direction| direction.to.clone());
+            for from in far.into_iter().chain([port]) {
+                if let Some(direction) = self.direction_mut(&from) {
+                    direction.avoid(state, &from);
+                }
+            }
+        }
     }
 
     /// A machine that continues with the recorded round-trip time, if there is one of this path.

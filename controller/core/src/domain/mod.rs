@@ -3,18 +3,19 @@
 //!
 //! A command passes through [`Domain::prepare`] (checks, plans, and returns the records to write) and [`Domain::apply`]
 //! (changes the state). [`Domain::restore`] builds the same domain from the durable records. Work is proportional to
-//! what a command touches: a join replans its group, a new topology replans every group.
+//! what a command touches: a join replans its group, a link that breaks or comes back the groups that it concerns, and a new topology
+//! every group.
 //!
 //! [`Domain`] is the only type that other crates see. Behind it, each of the following depends only on those before it:
 //!
-//! - `state`: what commands change, with `drains`, `silences`, and `groups` with its indexes `labels`, `host_index` and `tenant_index`; `change`: what a command changes, and the only
+//! - `state`: what commands change, with `drains`, `silences`, and `groups` with its indexes `labels`, `host_index`, `tenant_index` and `tree_index`; `unrecorded`: what the topology's record has of groups; `change`: what a command changes, and the only
 //!   code that applies it.
 //! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `recorded_rtts`: which of their
 //!   measurements are durable; `withholding`: links that carry
 //!   everything but data; `restarts`: agents that are away for a moment; `dead_ports`: which links carry nothing.
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
-//!   group; `replan`: that of all groups over another network.
+//!   group; `replan`: that of groups over another network; `affected`: of which groups, if only links go out of service and come back.
 //! - `tenants`: what tenants have beside their quotas; `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`, `silence_commands`: checks of commands, by resource.
 //! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`, `host_views`: what APIs show.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
@@ -63,6 +64,7 @@ use crate::view::{
     TenantView, TopologyView, WaitedFor,
 };
 
+mod affected;
 mod bound;
 mod capturing;
 mod change;
@@ -108,6 +110,8 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 mod topology_commands;
+mod tree_index;
+mod unrecorded;
 mod views;
 mod waited_for;
 mod withholding;
@@ -120,7 +124,7 @@ pub use paging::{EXAMINED, GroupFilter};
 pub use staging::Move;
 pub use stall::{BranchNews, Reaction};
 
-use change::Effect;
+use change::{Effect, LinksApplied};
 use drain_commands::DrainCommands;
 use group_commands::{GroupCommands, may_open};
 use hmac::HmacCommands;
@@ -233,7 +237,7 @@ impl Domain {
 
     /// The topology as it is declared; nothing of its state.
     pub fn declared_topology(&self) -> Option<(&Metadata, &TopologySpec)> {
-        self.state.topology.as_ref().map(|t| (&t.metadata, &t.network.spec))
+        self.state.topology.as_ref().map(|t| (&t.metadata, &*t.network.spec))
     }
 
     /// A drain as it is declared.
@@ -327,9 +331,14 @@ impl Domain {
             Effect::None => Default::default(),
             Effect::Group(effect) => self.state.apply_group(*effect),
             Effect::Topology(effect) => {
-                let changed = self.state.apply_topology(*effect, now);
+                let changed = self.state.apply_topology(*effect);
                 self.links.tune(&self.state, now);
                 changed
+            }
+            Effect::Links(effect) => {
+                let LinksApplied { nodes, groups, ports } = self.state.apply_links(*effect, now);
+                self.links.avoid(&self.state, ports);
+                (nodes, groups)
             }
             Effect::Drains(drains) => {
                 self.state.drains = drains;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All groups over another network.
+//! Groups over another network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use canopy_model::ids::GroupId;
 use canopy_model::node_spec::GroupProgram;
 use canopy_model::topology::Endpoint;
 
@@ -11,6 +12,7 @@ use super::change::Replan;
 use super::group_change::{intent, is_back, settle};
 use super::staging::stage;
 use super::state::State;
+use super::unrecorded::Unrecorded;
 use crate::epochs::Epochs;
 use crate::error::DomainError;
 use crate::plan::{GroupPlan, Intent, Planned, plan_group};
@@ -45,46 +47,57 @@ impl<'a> Replanner<'a> {
         &self,
         on_error: impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
     ) -> Result<Vec<Replan>, DomainError> {
+        self.state.groups.with_members().map(|(name, group)| self.one(name, group, &on_error)).collect()
+    }
+
+    /// The same of these groups alone, in name order; a planning error is the reason of a group's infeasibility.
+    pub(super) fn some(&self, ids: &BTreeSet<GroupId>) -> Result<Vec<Replan>, DomainError> {
+        let groups = ids.iter().filter_map(|id| self.state.groups.by_id(*id)).filter(|group| !group.members.is_empty());
+        let by_name: BTreeMap<&String, &Group> = groups.map(|group| (&group.metadata.name, group)).collect();
+        by_name.into_iter().map(|(name, group)| self.one(name, group, &|_, _, e| Ok(e.to_string()))).collect()
+    }
+
+    fn one(
+        &self,
+        name: &str,
+        group: &Group,
+        on_error: &impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
+    ) -> Result<Replan, DomainError> {
         let (state, network) = (self.state, self.network);
-        let mut replans = Vec::new();
-        for (name, group) in state.groups.with_members() {
-            let plan = |intent| match plan_group(state.common(), Some(network), intent) {
-                Ok(planned) => Ok(Ok(planned)),
-                Err(e) => Ok::<_, DomainError>(Err(on_error(name, group, e)?)),
-            };
-            let recorded = self.recorded_epochs(name);
-            let known = Self::known(group, recorded.as_ref());
-            let mut planned = plan(known)?;
-            let moved = self.moves(name, group, planned.as_ref().ok());
-            let next = planned.as_ref().ok().filter(|_| moved);
-            if let Some(made) = next.and_then(|next| self.in_two_steps(name, known, group, next)) {
-                replans.push(made);
-                continue;
-            }
-            let epoch = group.epoch + u32::from(moved);
-            if moved {
-                // Every child sends its state again: the receivers behind it may have changed.
-                planned = plan(Intent { epochs: None, epoch, moved: epoch, ..known })?;
-            }
-            if let (Some(_), Ok(Planned::NoWay(reason))) = (group.plan(), &planned) {
-                let error = DomainError::InUse { kind: "group", name: name.clone(), detail: reason.clone() };
-                planned = Err(on_error(name, group, error)?);
-            }
-            if let (true, Ok(Planned::Live(tree, _))) = (moved, &planned) {
-                let exceeds = |most| {
-                    let nodes = tree.tree.nodes.iter().map(|t| network.name(t.node));
-                    exceeded(state, group, epoch, nodes, most)
-                };
-                if let Some(detail) = exceeds(MAX_BEHIND) {
-                    on_error(name, group, DomainError::InUse { kind: "group", name: name.clone(), detail })?;
-                    planned = exceeds(MAX_FORCED).map_or(planned, Err);
-                }
-            }
-            let (state, programs) =
-                planned.map(settle).unwrap_or_else(|reason| (GroupState::Infeasible(reason), Vec::new()));
-            replans.push(Replan { name: name.clone(), epoch, state, behind: None, programs });
+        let plan = |intent| match plan_group(state.common(), Some(network), intent) {
+            Ok(planned) => Ok(Ok(planned)),
+            Err(e) => Ok::<_, DomainError>(Err(on_error(name, group, e)?)),
+        };
+        let recorded = self.recorded_epochs(name);
+        let known = Self::known(group, recorded.as_ref());
+        let mut planned = plan(known)?;
+        let moved = self.moves(name, group, planned.as_ref().ok());
+        let next = planned.as_ref().ok().filter(|_| moved);
+        if let Some(made) = next.and_then(|next| self.in_two_steps(name, known, group, next)) {
+            return Ok(made);
         }
-        Ok(replans)
+        let epoch = group.epoch + u32::from(moved);
+        if moved {
+            // Every child sends its state again: the receivers behind it may have changed.
+            planned = plan(Intent { epochs: None, epoch, moved: epoch, ..known })?;
+        }
+        let in_use = |detail| DomainError::InUse { kind: "group", name: name.to_owned(), detail };
+        if let (Some(_), Ok(Planned::NoWay(reason))) = (group.plan(), &planned) {
+            planned = Err(on_error(name, group, in_use(reason.clone()))?);
+        }
+        if let (true, Ok(Planned::Live(tree, _))) = (moved, &planned) {
+            let exceeds = |most| {
+                let nodes = tree.tree.nodes.iter().map(|t| network.name(t.node));
+                exceeded(state, group, epoch, nodes, most)
+            };
+            if let Some(detail) = exceeds(MAX_BEHIND) {
+                on_error(name, group, in_use(detail))?;
+                planned = exceeds(MAX_FORCED).map_or(planned, Err);
+            }
+        }
+        let (state, programs) =
+            planned.map(settle).unwrap_or_else(|reason| (GroupState::Infeasible(reason), Vec::new()));
+        Ok(Replan { name: name.to_owned(), epoch, state, behind: None, programs })
     }
 
     /// The epochs of a tree that was in force when a controller ended.
@@ -177,7 +190,7 @@ impl<'a> Replanner<'a> {
         group.plan()?.tree.nodes.iter().map(at).collect()
     }
 
-    /// What groups' own records do not have once `replans` are applied.
+    /// What groups' own records do not have once `replans`, of all groups, are applied.
     pub(super) fn unrecorded(&self, replans: &[Replan]) -> Unrecorded {
         let mut out = Unrecorded::default();
         // Those without members have no tree, and the epoch of their record or one of a topology change before.
@@ -186,6 +199,21 @@ impl<'a> Replanner<'a> {
                 out.moved.insert(group.allocation.group_id.get(), group.epoch);
             }
         }
+        self.add_unrecorded(replans, &mut out);
+        out
+    }
+
+    /// The same if `replans` are those of the groups that change.
+    pub(super) fn unrecorded_with(&self, replans: &[Replan]) -> Unrecorded {
+        let mut out = self.state.unrecorded.clone();
+        for group in replans.iter().filter_map(|replan| self.state.groups.get(&replan.name)) {
+            out.forget(group.allocation.group_id);
+        }
+        self.add_unrecorded(replans, &mut out);
+        out
+    }
+
+    fn add_unrecorded(&self, replans: &[Replan], out: &mut Unrecorded) {
         for replan in replans {
             let Some(group) = self.state.groups.get(&replan.name) else { continue };
             let id = group.allocation.group_id.get();
@@ -211,16 +239,7 @@ impl<'a> Replanner<'a> {
                 out.digests.insert(id, plan.tree.digest(self.network));
             }
         }
-        out
     }
-}
-
-/// See [`TopologyRecord`](crate::record::TopologyRecord).
-#[derive(Default)]
-pub(super) struct Unrecorded {
-    pub(super) moved: BTreeMap<u32, u32>,
-    pub(super) behind: BTreeMap<u32, Option<TreeRecord>>,
-    pub(super) digests: BTreeMap<u32, u64>,
 }
 
 /// The programs of a plan over `network`, each with its node's name, in the tree's order.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use canopy_model::ids::GroupId;
+use canopy_model::ids::{Generation, GroupId};
 use canopy_model::status::{ItemError, NodeStatus};
 use canopy_units::Monotonic;
 
@@ -12,7 +12,7 @@ use super::state::State;
 use crate::error::DomainError;
 use crate::limits::MAX_ITEM_ERRORS;
 use crate::resource::Node;
-use crate::status::{Assessment, assess, is_confirmed};
+use crate::status::{Assessment, assess};
 use crate::topology::NodeIx;
 
 /// Processes reports into a state.
@@ -56,11 +56,21 @@ impl Reports<'_> {
         let Some(at) = self.0.index(node).filter(|at| self.0.nodes[*at].connected != connected) else {
             return Vec::new();
         };
-        let all: BTreeSet<GroupId> = self.0.nodes[at].spec.groups.keys().copied().collect();
-        self.observe(at, &all, |n| {
+        // The conditions of each group with the node in its tree name the agents that are away. Those of one whose next tree alone has it may not
+        // change.
+        let added = |id: &GroupId| {
+            let making = self.0.groups.by_id(*id).and_then(|group| group.making());
+            making.is_some_and(|making| making.added.contains(&at))
+        };
+        let (added, in_force): (BTreeSet<GroupId>, BTreeSet<GroupId>) =
+            self.0.nodes[at].spec.groups.keys().copied().partition(added);
+        let mut changed = self.observe(at, &added, |n| {
             n.connected = connected;
             change(n);
-        })
+        });
+        changed.extend(in_force.into_iter().filter_map(|id| self.0.groups.name(id).map(str::to_owned)));
+        changed.sort_unstable();
+        changed
     }
 
     /// Applies `change` to the node and returns the names of the `touched` groups whose assessment changed.
@@ -89,9 +99,6 @@ fn touched_groups(node: &Node, status: &NodeStatus) -> BTreeSet<GroupId> {
     let old = node.status.as_ref();
     let empty: &[ItemError] = &[];
     let old_errors = old.map_or(empty, |s| &s.errors);
-    let latest = node.spec.generation;
-    let before = node.observed();
-    let now = (status.observed_term == node.spec.term).then_some(status.observed_generation);
     let in_one =
         |a: &[ItemError], b: &[ItemError]| a.iter().filter(|e| !b.contains(e)).map(|e| e.group).collect::<Vec<_>>();
     let mut differing = in_one(old_errors, &status.errors);
@@ -99,10 +106,9 @@ fn touched_groups(node: &Node, status: &NodeStatus) -> BTreeSet<GroupId> {
     if differing.contains(&None) {
         return node.spec.groups.keys().copied().collect();
     }
-    let confirmed = node
-        .since
-        .iter()
-        .filter(|(_, since)| is_confirmed(before, **since, latest) != is_confirmed(now, **since, latest))
-        .map(|(id, _)| *id);
+    // A generation later than the spec's confirms nothing.
+    let counts = |observed: Option<Generation>| observed.filter(|observed| *observed <= node.spec.generation);
+    let now = (status.observed_term == node.spec.term).then_some(status.observed_generation);
+    let confirmed = node.since.between(counts(node.observed()), counts(now));
     confirmed.chain(differing.into_iter().flatten()).collect()
 }

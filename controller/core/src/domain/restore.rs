@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopy_model::addressing::AddressPlan;
-use canopy_units::Monotonic;
 
 use super::change::TopologyEffect;
 use super::drains::Drains;
@@ -174,15 +173,16 @@ fn restore_topology(
     };
     let network = Network::build_around(record.spec, &state.addresses, &record.down, &state.drains.targets())
         .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
-    let replans = Replanner { state, network: &network, recorded }
+    let replanner = Replanner { state, network: &network, recorded };
+    let replans = replanner
         .all(|_, _, e| Ok(e.to_string()))
         .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
+    let unrecorded = replanner.unrecorded(&replans);
     let bases =
         (0..network.len()).map(|node| node_base(&network, &state.addresses, state.hmac.keys.as_ref(), node)).collect();
     let (down, silent) = (record.down, record.silent);
     let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network), down, silent });
-    state
-        .apply_topology(TopologyEffect { topology, bases, replans, drains: None, retirements: None }, Monotonic::START);
+    state.apply_topology(TopologyEffect { topology, bases, replans, unrecorded });
     Ok(())
 }
 

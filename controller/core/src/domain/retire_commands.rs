@@ -209,7 +209,7 @@ impl RetireCommands<'_> {
         let generation = self.0.revision + 1;
         let mut prepared = TopologyCommands(self.0).with_drains(drains, first, generation, outcome)?;
         prepared.writes.extend(writes);
-        if let Effect::Topology(effect) = &mut prepared.effect {
+        if let Effect::Links(effect) = &mut prepared.effect {
             effect.retirements = Some(retirements);
         }
         Ok(prepared)

@@ -86,27 +86,30 @@ fn most_copies(a: &Tree, b: &Tree) -> Option<u32> {
     if b.nodes.first()?.node != root {
         return None;
     }
-    let edge = |t: &Tree, at: usize| Some((t.nodes[t.nodes[at].parent?.position].node, t.nodes[at].node));
-    let mut edges: BTreeSet<(NodeIx, NodeIx)> = (0..a.nodes.len()).filter_map(|at| edge(a, at)).collect();
-    edges.extend((0..b.nodes.len()).filter_map(|at| edge(b, at)));
+    let edges = |t: &Tree| -> Vec<(NodeIx, NodeIx)> {
+        t.nodes.iter().filter_map(|n| Some((t.nodes[n.parent?.position].node, n.node))).collect()
+    };
+    let edges: BTreeSet<(NodeIx, NodeIx)> = edges(a).into_iter().chain(edges(b)).collect();
+    // A node is counted after all edges to it are counted.
+    let mut waits: BTreeMap<NodeIx, usize> = BTreeMap::new();
+    edges.iter().for_each(|(_, child)| *waits.entry(*child).or_default() += 1);
     let (mut copies, mut most) = (BTreeMap::from([(root, 1u32)]), 1);
-    while !edges.is_empty() {
-        // A node is counted after all edges to it are counted.
-        let waits: BTreeSet<NodeIx> = edges.iter().map(|(_, child)| *child).collect();
-        let (counted, rest): (BTreeSet<_>, BTreeSet<_>) =
-            edges.iter().copied().partition(|(up, _)| !waits.contains(up));
-        if counted.is_empty() {
-            return None;
-        }
-        for (up, child) in counted {
-            let through = copies.get(&up).copied()?;
+    let (mut counted, mut next) = (vec![root].into_iter().filter(|n| !waits.contains_key(n)).collect::<Vec<_>>(), 0);
+    while let Some(&up) = counted.get(next) {
+        next += 1;
+        let through = copies[&up];
+        for &(_, child) in edges.range((up, NodeIx::MIN)..=(up, NodeIx::MAX)) {
             let sum = copies.entry(child).or_default();
             *sum = sum.saturating_add(through);
             most = most.max(*sum);
+            let left = waits.entry(child).or_default();
+            *left -= 1;
+            if *left == 0 {
+                counted.push(child);
+            }
         }
-        edges = rest;
     }
-    Some(most)
+    (counted.len() == waits.len() + 1).then_some(most)
 }
 
 /// Adds what `new` has and the present program lacks: the future children as staged branches, and the port of the

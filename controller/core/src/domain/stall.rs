@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 
 use canopy_model::group::StallPolicy;
 use canopy_model::ids::GroupId;
-use canopy_model::node_spec::BranchKind;
+use canopy_model::node_spec::{Branch, BranchKind, NodeSpec, Peer};
 use canopy_model::reach::HostReach;
 
 use super::reports::Reports;
@@ -85,10 +85,9 @@ impl Stalls<'_> {
             BranchKind::Node { .. } => false,
         };
         let who = if is_receiver {
-            format!("receiver {}", receiver(self.0, id, branch)?.1.spec.host)
+            format!("receiver {}", receiver(self.0, node, id, branch)?.1.spec.host)
         } else {
-            let child = self.0.nodes.iter().find(|n| n.spec.base.node_address == branch)?;
-            format!("node {}", child.spec.base.name)
+            format!("node {}", peer(&self.0.nodes[at].spec, branch_of_node)?)
         };
         Some((
             at,
@@ -99,7 +98,7 @@ impl Stalls<'_> {
 
 /// The command that the group's policy requires for a stall that a node has reported.
 fn policy(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, stall: &Stall) -> Option<Command> {
-    let (group, member) = receiver(state, id, branch).filter(|_| stall.is_receiver)?;
+    let (group, member) = receiver(state, node, id, branch).filter(|_| stall.is_receiver)?;
     // Another membership has this address meanwhile.
     if member.since != stall.since {
         return None;
@@ -118,10 +117,24 @@ fn policy(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, stall: &Stal
     }
 }
 
-/// The group, and its member with this address.
-fn receiver(state: &State, id: GroupId, branch: Ipv6Addr) -> Option<(&Group, &Member)> {
-    let group = state.groups.by_id(id)?;
-    let network = state.network()?;
-    let member = group.members.values().find(|m| address(network, m) == Some(branch))?;
-    Some((group, member))
+/// The group, and its member with this address behind the node.
+pub(super) fn receiver<'a>(
+    state: &'a State,
+    node: &str,
+    id: GroupId,
+    branch: Ipv6Addr,
+) -> Option<(&'a Group, &'a Member)> {
+    let (group, network) = (state.groups.by_id(id)?, state.network()?);
+    let spec = &state.node(node)?.spec;
+    let branch_of_node = spec.groups.get(&id)?.branches.iter().find(|b| b.address == branch)?;
+    let member = group.members.get(peer(spec, branch_of_node)?)?;
+    (address(network, member) == Some(branch)).then_some((group, member))
+}
+
+/// Name of the node or host on the branch's port.
+fn peer<'a>(spec: &'a NodeSpec, branch: &Branch) -> Option<&'a str> {
+    let port = spec.base.ports.get(usize::from(branch.port.get()) - 1)?;
+    Some(match &port.peer {
+        Peer::Node { name, .. } | Peer::Host { name, .. } => name,
+    })
 }

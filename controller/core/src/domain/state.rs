@@ -13,6 +13,7 @@ use canopy_model::topology::Endpoint;
 use super::drains::Drains;
 use super::groups::Groups;
 use super::silences::Silences;
+use super::unrecorded::Unrecorded;
 use crate::alloc::Pools;
 use crate::hmac::HmacSettings;
 use crate::plan::Common;
@@ -40,6 +41,8 @@ pub(super) struct State {
     /// By node index of the topology's network.
     pub(super) nodes: Vec<Node>,
     pub(super) groups: Groups,
+    /// What groups' own records do not have, and the topology's has.
+    pub(super) unrecorded: Unrecorded,
     pub(super) hmac: Hmac,
     /// How much tenants may have.
     pub(super) quotas: Quotas,
@@ -73,6 +76,7 @@ impl State {
             retirements: Retirements::default(),
             nodes: Vec::new(),
             groups: Groups::default(),
+            unrecorded: Unrecorded::default(),
             hmac: Hmac::default(),
             quotas: Quotas::default(),
         }

@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands on the topology: every group is replanned before anything changes, so that an update that makes a group
-//! infeasible is refused as a whole.
+//! Commands on the topology: every group is replanned before another one is declared, so that an update that makes a group
+//! infeasible is refused as a whole. Links that go out of service or come back concern the groups and nodes that use them, or could.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopy_model::FieldErrors;
 use canopy_model::ids::Generation;
+use canopy_model::node_spec::NodeBase;
 use canopy_model::topology::{Endpoint, TopologySpec};
 
-use super::change::{Effect, Prepared, Replan, TopologyEffect};
+use super::affected::affected;
+use super::change::{Effect, LinksEffect, Prepared, Replan, TopologyEffect};
 use super::drains::Drains;
 use super::group_change::{check_generation, in_group};
 use super::leaving::check_nodes;
 use super::multicast::check_all;
-use super::replan::{Replanner, Unrecorded};
+use super::replan::Replanner;
 use super::state::State;
+use super::unrecorded::Unrecorded;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::metadata::{Labels, Metadata, check_labels};
 use crate::principal::Written;
 use crate::record::{Record, TOPOLOGY_NAME, TopologyRecord, topology_key};
+use crate::rerouted::rerouted;
 use crate::resource::{GroupState, Topology};
 use crate::routes::node_base;
-use crate::topology::{Network, PortInfo};
+use crate::topology::{Network, NodeIx, PortInfo};
 
 /// Ports whose links carry nothing: all, and those of them whose links lost every packet although their carriers were up.
 struct Avoided {
@@ -51,7 +55,7 @@ impl TopologyCommands<'_> {
         let mut errors = FieldErrors::default();
         check_labels(&labels, &mut errors);
         errors.into_result()?;
-        if let Some(t) = self.0.topology.as_ref().filter(|t| t.metadata.labels == labels && t.network.spec == spec) {
+        if let Some(t) = self.0.topology.as_ref().filter(|t| t.metadata.labels == labels && *t.network.spec == spec) {
             return Ok(Prepared::noop(self.0, t.metadata.generation));
         }
         // Ports that are no longer declared are dropped from the list of those that carry nothing.
@@ -92,8 +96,7 @@ impl TopologyCommands<'_> {
             topology: None,
             bases: Vec::new(),
             replans: Vec::new(),
-            drains: None,
-            retirements: None,
+            unrecorded: Unrecorded::default(),
         }));
         Ok(Prepared::change(self.0, Outcome::Deleted, generation, writes, self.0.pools.cursors(), effect))
     }
@@ -118,10 +121,7 @@ impl TopologyCommands<'_> {
         if avoided.down == topology.down && avoided.silent == topology.silent {
             return Ok(Prepared::noop(self.0, topology.metadata.generation));
         }
-        let network = self.rebuilt(topology, &avoided.down, &self.0.drains)?;
-        // A broken link must not take down groups that do not use it.
-        let replans = Replanner::new(self.0, &network).all(|_, _, e| Ok(e.to_string()))?;
-        Ok(self.prepared(topology.metadata.clone(), network, avoided, replans, Outcome::Updated))
+        self.with_links(topology, avoided, None, Outcome::Updated)
     }
 
     /// The same topology with other drains, of which `write` makes the changed one durable, at its `generation`.
@@ -136,21 +136,66 @@ impl TopologyCommands<'_> {
             let effect = Effect::Drains(drains);
             return Ok(Prepared::change(self.0, outcome, generation, vec![write], self.0.pools.cursors(), effect));
         };
-        let network = self.rebuilt(topology, &topology.down, &drains)?;
-        // A drained link is used where there is no other way, so no group is refused.
-        let replans = Replanner::new(self.0, &network).all(|_, _, e| Ok(e.to_string()))?;
         let avoided = Avoided { down: topology.down.clone(), silent: topology.silent.clone() };
-        let mut prepared = self.prepared(topology.metadata.clone(), network, avoided, replans, outcome);
+        let mut prepared = self.with_links(topology, avoided, Some(drains), outcome)?;
         prepared.writes.push(write);
         prepared.generation = generation;
-        if let Effect::Topology(effect) = &mut prepared.effect {
-            effect.drains = Some(drains);
-        }
         Ok(prepared)
     }
 
-    fn rebuilt(&self, topology: &Topology, down: &BTreeSet<Endpoint>, drains: &Drains) -> Result<Network, DomainError> {
-        Ok(Network::build_around(topology.network.spec.clone(), &self.0.addresses, down, &drains.targets())?)
+    /// The same topology with other links in service. A broken or drained link takes down no group that does not use it, and a drained one
+    /// is used where there is no other way, so no group is refused.
+    fn with_links(
+        &self,
+        topology: &Topology,
+        avoided: Avoided,
+        drains: Option<Drains>,
+        outcome: Outcome,
+    ) -> Result<Prepared, DomainError> {
+        let old = &*topology.network;
+        let targets = drains.as_ref().unwrap_or(&self.0.drains).targets();
+        let network = old.with_links(&avoided.down, &targets);
+        let difference = old.difference(&network);
+        let mut groups = affected(self.0, &network, &difference);
+        if drains.is_some() {
+            // Those whose trees stay on drained links, for operators to see.
+            let drained = targets.into_iter().flat_map(|target| network.links_of(target));
+            groups.extend(drained.flat_map(|link| self.0.groups.trees().over(link)));
+        }
+        let replanner = Replanner::new(self.0, &network);
+        let replans = replanner.some(&groups)?;
+        let unrecorded = replanner.unrecorded_with(&replans);
+        let write = self.record(&topology.metadata, &network, &avoided, &unrecorded);
+        let nodes = &self.0.nodes;
+        let routes = |node: NodeIx| nodes[node].spec.base.routes.as_slice();
+        let rerouted = rerouted([old, &network], &self.0.addresses, &difference.paths, routes);
+        let bases = rerouted.into_iter().map(|node| (node, self.base(&network, node)));
+        let bases = bases.filter(|(node, base)| nodes[*node].spec.base != *base).collect();
+        let Avoided { down, silent } = avoided;
+        let topology = Topology { metadata: topology.metadata.clone(), network: Arc::new(network), down, silent };
+        let generation = topology.metadata.generation;
+        let effect = LinksEffect { topology, bases, replans, unrecorded, drains, retirements: None };
+        let effect = Effect::Links(Box::new(effect));
+        Ok(Prepared::change(self.0, outcome, generation, vec![write], self.0.pools.cursors(), effect))
+    }
+
+    fn record(&self, metadata: &Metadata, network: &Network, avoided: &Avoided, unrecorded: &Unrecorded) -> Write {
+        let Unrecorded { moved, behind, digests } = unrecorded.clone();
+        Write::Put(Record::Topology(Box::new(TopologyRecord {
+            metadata: metadata.clone(),
+            revision: self.0.revision + 1,
+            spec: TopologySpec::clone(&network.spec),
+            moved,
+            behind,
+            digests,
+            down: avoided.down.clone(),
+            silent: avoided.silent.clone(),
+        })))
+    }
+
+    /// A node's base over `network`, with its present thresholds.
+    fn base(&self, network: &Network, node: NodeIx) -> NodeBase {
+        self.0.with_thresholds(node_base(network, &self.0.addresses, self.0.hmac.keys.as_ref(), node))
     }
 
     /// Another network and the resulting plans of the groups.
@@ -163,25 +208,12 @@ impl TopologyCommands<'_> {
         outcome: Outcome,
     ) -> Prepared {
         let generation = metadata.generation;
+        let unrecorded = Replanner::new(self.0, &network).unrecorded(&replans);
+        let writes = vec![self.record(&metadata, &network, &avoided, &unrecorded)];
+        let bases = (0..network.len()).map(|node| self.base(&network, node)).collect();
         let Avoided { down, silent } = avoided;
-        let Unrecorded { moved, behind, digests } = Replanner::new(self.0, &network).unrecorded(&replans);
-        let record = TopologyRecord {
-            metadata: metadata.clone(),
-            revision: self.0.revision + 1,
-            spec: network.spec.clone(),
-            moved,
-            behind,
-            digests,
-            down: down.clone(),
-            silent: silent.clone(),
-        };
-        let writes = vec![Write::Put(Record::Topology(Box::new(record)))];
-        let base =
-            |node| self.0.with_thresholds(node_base(&network, &self.0.addresses, self.0.hmac.keys.as_ref(), node));
-        let bases = (0..network.len()).map(base).collect();
         let topology = Some(Topology { metadata, network: Arc::new(network), down, silent });
-        let effect =
-            Effect::Topology(Box::new(TopologyEffect { topology, bases, replans, drains: None, retirements: None }));
+        let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans, unrecorded }));
         Prepared::change(self.0, outcome, generation, writes, self.0.pools.cursors(), effect)
     }
 

@@ -7,6 +7,7 @@ use std::net::Ipv6Addr;
 use canopy_model::group::EncodingMode;
 use canopy_model::member::Role;
 use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
+use canopy_model::topology::TopologySpec;
 
 use super::leaving;
 use super::paging::{EXAMINED, Found, GroupFilter};
@@ -41,7 +42,7 @@ impl Views<'_> {
         );
         Some(TopologyView {
             metadata: t.metadata.clone(),
-            spec: t.network.spec.clone(),
+            spec: TopologySpec::clone(&t.network.spec),
             status: TopologyStatus {
                 nodes: self.0.nodes.len() as u32,
                 connected_nodes: connected as u32,

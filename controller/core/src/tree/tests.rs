@@ -200,3 +200,61 @@ fn no_tree_leads_over_a_broken_link_but_one_is_kept_over_it() {
     assert_eq!(Tree::keep(&n, 0, [3], &ports).unwrap().nodes.len(), 4);
     assert_eq!(Tree::keep(&n, 0, [3], &ports[..1]), None);
 }
+
+/// The parent of each node but the root as the module's first paragraphs describe it, step by step over all nodes, with nothing kept between
+/// two steps.
+fn described(n: &Network, id: TreeId, root: NodeIx, targets: &[NodeIx]) -> BTreeSet<(NodeIx, NodeIx)> {
+    let (distance, _) = n.sound_distances(root, |_| false);
+    let rank = |node: NodeIx| (mix(id.get().into(), n.id(node).get().into()), node);
+    let leads = |up: NodeIx, child: NodeIx| {
+        distance[up].checked_add(1) == Some(distance[child]) && n.sound(child).any(|a| a.to == up)
+    };
+    let mut inside: BTreeSet<NodeIx> = targets.iter().copied().chain([root]).collect();
+    let mut parents = BTreeSet::new();
+    let deepest = inside.iter().map(|t| distance[*t]).max().unwrap();
+    for level in (1..=deepest).rev() {
+        let mut open: BTreeSet<NodeIx> = inside.iter().copied().filter(|t| distance[*t] == level).collect();
+        let present: Vec<NodeIx> = inside.iter().copied().filter(|t| distance[*t] == level - 1).collect();
+        for child in open.clone() {
+            let found = present.iter().copied().filter(|up| leads(*up, child)).min_by_key(|up| rank(*up));
+            parents.extend(found.map(|up| (child, up)));
+            open.retain(|c| *c != child || found.is_none());
+        }
+        while !open.is_empty() {
+            let covered = |up: NodeIx| open.iter().filter(|child| leads(up, **child)).count();
+            let best = (0..n.len()).max_by_key(|up| (covered(*up), Reverse(rank(*up)))).unwrap();
+            let taken: Vec<NodeIx> = open.iter().copied().filter(|child| leads(best, *child)).collect();
+            inside.insert(best);
+            parents.extend(taken.iter().map(|child| (*child, best)));
+            open.retain(|child| !taken.contains(child));
+        }
+    }
+    parents
+}
+
+proptest! {
+    /// Catches a faster choice that is another one: the tree of a running group would move (decisions 3.14).
+    #[test]
+    fn the_tree_is_the_one_that_is_described(
+        parents in prop::collection::vec(any::<usize>(), 0..16), extra in prop::collection::vec(any::<(usize, usize)>(), 0..40),
+        (leaves, spines) in (2u16..9, 1u16..5), is_fabric in any::<bool>(), id in 1u64..1000, root in any::<usize>(),
+        targets in prop::collection::vec(any::<usize>(), 1..12), down in any::<u64>(),
+    ) {
+        let whole = network(if is_fabric { fabric(leaves, spines, 0) } else { random_graph(&parents, &extra) });
+        let links = whole.spec.links.iter().enumerate();
+        let broken = links.filter(|(i, _)| down >> (i % 64) & (down >> ((i + 29) % 64)) & 1 == 1).map(|(_, link)| link.a.clone());
+        let n = whole.with_links(&broken.collect(), &[]);
+        let (root, targets) = (root % n.len(), targets.iter().map(|t| t % n.len()).collect::<Vec<_>>());
+        let (distance, _) = n.sound_distances(root, |_| false);
+        match Tree::build(&n, tree_id(id), root, targets.iter().copied()) {
+            Ok(tree) => {
+                let built = tree.nodes.iter().filter_map(|t| Some((t.node, tree.nodes[t.parent?.position].node)));
+                prop_assert_eq!(built.collect::<BTreeSet<_>>(), described(&n, tree_id(id), root, &targets));
+            }
+            Err(node) => {
+                let unreached = targets.iter().copied().filter(|t| distance[*t] == u32::MAX).min();
+                prop_assert_eq!(Some(node), unreached);
+            }
+        }
+    }
+}

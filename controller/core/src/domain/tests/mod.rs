@@ -23,6 +23,7 @@ use crate::record::Record;
 use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 
+mod affected;
 mod bound;
 mod capturing;
 mod data;

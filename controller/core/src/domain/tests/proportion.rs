@@ -17,7 +17,7 @@ const CORES: u16 = 28;
 const HOSTS: u16 = 4;
 
 /// Three levels, 604 nodes: in each pod 32 edges, linked to all 4 of its spines, and each of those to 7 cores; 2,048 hosts.
-fn clos() -> TopologySpec {
+pub(super) fn clos() -> TopologySpec {
     let mut t = TopologySpec::default();
     for core in 0..CORES {
         t.nodes.push(node(&format!("core{core}"), u64::from(core) + 1));

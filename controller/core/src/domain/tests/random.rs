@@ -107,7 +107,7 @@ fn command(d: &Domain, step: &Step) -> Command {
         Step::Leave(g, h) => leave(&name(g), &format!("h{h}")),
         Step::Topology(parents, extra) => topology(spec(&(parents.clone(), extra.clone()))),
         Step::Drain(bits) => {
-            let mut spec = d.state.topology.as_ref().unwrap().network.spec.clone();
+            let mut spec = TopologySpec::clone(&d.state.topology.as_ref().unwrap().network.spec);
             for (i, l) in spec.links.iter_mut().enumerate() {
                 l.drained = bits >> (i % 16) & 1 == 1;
             }

@@ -61,18 +61,18 @@ fn a_group_goes_from_pending_over_programming_to_ready() {
         assert_eq!(w.domain.agent_connected(node), ["g"]);
         assert!(w.domain.agent_connected(node).is_empty(), "nothing changed");
     }
-    assert_eq!(status(&w, "g").reason, "waiting for leaf1, spine1, leaf2 to confirm epoch 3");
+    assert_eq!(status(&w, "g").reason, "waiting for leaf1, spine1, leaf2 to confirm their programs");
     let generation = w.domain.node_spec("leaf1").unwrap().generation;
     // The previous generation does not carry the group.
     assert!(w.domain.report(reported("leaf1", generation - 1, vec![])).unwrap().is_empty());
     assert_eq!(w.domain.report(reported("leaf1", generation, vec![])).unwrap(), ["g"]);
     assert!(w.domain.report(reported("leaf1", generation, vec![])).unwrap().is_empty(), "the same again");
     w.domain.report(reported("leaf2", generation, vec![])).unwrap();
-    assert_eq!(status(&w, "g").reason, "waiting for spine1 to confirm epoch 3");
+    assert_eq!(status(&w, "g").reason, "waiting for spine1 to confirm its program");
     w.domain.report(reported("spine1", generation, vec![])).unwrap();
     assert_eq!(status(&w, "g").reason, "every node confirmed; the headend is about to take data");
     w.run(Command::OpenGroup { group: "g".into() }).unwrap();
-    assert_eq!(status(&w, "g").reason, "waiting for leaf1 to confirm epoch 3");
+    assert_eq!(status(&w, "g").reason, "waiting for leaf1 to confirm its program");
     let generation = w.domain.node_spec("leaf1").unwrap().generation;
     w.domain.report(reported("leaf1", generation, vec![])).unwrap();
     assert_eq!((status(&w, "g").phase, status(&w, "g").reason.as_str()), (GroupPhase::Ready, ""));
@@ -163,7 +163,7 @@ fn a_report_from_another_life_of_the_store_confirms_nothing() {
     for foreign in [other_term, reported("leaf2", generation + 1_000_000, vec![])] {
         assert_eq!(w.domain.report(foreign).unwrap(), ["g"]);
         assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
-        assert_eq!(status(&w, "g").reason, "waiting for leaf2 to confirm epoch 3");
+        assert_eq!(status(&w, "g").reason, "waiting for leaf2 to confirm its program");
         let synced = &w.domain.node("leaf2").unwrap().status.conditions[1];
         assert_eq!((synced.kind, synced.holds()), (ConditionKind::Synced, false));
         assert_eq!(w.domain.report(reported("leaf2", generation, vec![])).unwrap(), ["g"]);

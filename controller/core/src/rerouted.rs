@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes whose unicast routes another use of links changes.
+//!
+//! A path from node s to node w ends with a step from the neighbour of w that is nearer to s, of several from the one with the least
+//! [`rank`]; the first hop to w is that to this neighbour. If links change, the neighbours of nodes at their ends change, and no others. So
+//! where these ends stay at their distances from s, every node does, and if s reaches the former and the new neighbour of each end through
+//! the same port, its first hops all stay.
+
+use std::collections::BTreeSet;
+
+use canopy_model::addressing::AddressPlan;
+use canopy_model::ids::PortIndex;
+use canopy_model::node_spec::Route;
+use ipnet::Ipv6Net;
+
+use crate::routes::rank;
+use crate::topology::{Network, NodeIx};
+
+/// How a node is reached from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    hops: u32,
+    /// Over this neighbour of it, with its rank.
+    by: (u64, NodeIx),
+}
+
+/// The nodes whose routes may be others in `new` than in `old`, two states of one network that use `links` differently, in the order of
+/// their indexes. Two searches for each end of these links, and a few comparisons per node; only theirs are made anew.
+///
+/// `routes`: of a node in `old`.
+pub(crate) fn rerouted<'a>(
+    [old, new]: [&Network; 2],
+    plan: &AddressPlan,
+    links: &BTreeSet<usize>,
+    routes: impl Fn(NodeIx) -> &'a [Route],
+) -> Vec<NodeIx> {
+    let ends: BTreeSet<NodeIx> = links.iter().filter_map(|link| new.ends(*link)).flatten().collect();
+    let ways: Vec<[Vec<Way>; 2]> = ends.iter().map(|end| [ways_to(old, *end), ways_to(new, *end)]).collect();
+    let hop = |from, by: NodeIx| first_hop(routes(from), plan.un(new.id(by)));
+    let changes = |from: NodeIx, [before, after]: [Way; 2]| {
+        before.hops != after.hops || (before.by != after.by && hop(from, before.by.1) != hop(from, after.by.1))
+    };
+    let is_rerouted = |node: &NodeIx| {
+        ends.contains(node) || ways.iter().any(|[before, after]| changes(*node, [before[*node], after[*node]]))
+    };
+    (0..new.len()).filter(is_rerouted).collect()
+}
+
+/// For each node, how `end` is reached from there.
+fn ways_to(network: &Network, end: NodeIx) -> Vec<Way> {
+    let unreached = Way { hops: u32::MAX, by: (u64::MAX, end) };
+    let mut ways = vec![unreached; network.len()];
+    ways[end].hops = 0;
+    let (mut order, mut next) = (vec![end], 0);
+    while let Some(&node) = order.get(next) {
+        next += 1;
+        let way = ways[node];
+        for a in network.adjacent(node) {
+            let by = if node == end { rank(network, end, a.to) } else { way.by };
+            let found = &mut ways[a.to];
+            if found.hops == u32::MAX {
+                *found = Way { hops: way.hops + 1, by };
+                order.push(a.to);
+            } else if found.hops == way.hops + 1 {
+                found.by = found.by.min(by);
+            }
+        }
+    }
+    ways
+}
+
+fn first_hop(routes: &[Route], to: Ipv6Net) -> Option<PortIndex> {
+    let at = routes.binary_search_by(|route| route.prefix.cmp(&to)).ok()?;
+    Some(routes[at].port)
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_model::node_spec::NodeBase;
+    use canopy_model::topology::Endpoint;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::routes::node_base;
+    use crate::testing::{fabric, random_graph};
+
+    fn bases(network: &Network) -> Vec<NodeBase> {
+        (0..network.len()).map(|node| node_base(network, &AddressPlan::default(), None, node)).collect()
+    }
+
+    /// Those that are found, and those that are truly others.
+    fn both(old: &Network, new: &Network) -> [Vec<NodeIx>; 2] {
+        let (before, after) = (bases(old), bases(new));
+        let links = old.difference(new).paths;
+        let found = rerouted([old, new], &AddressPlan::default(), &links, |node| before[node].routes.as_slice());
+        let other = (0..old.len()).filter(|node| before[*node] != after[*node]).collect();
+        [found, other]
+    }
+
+    fn without(network: &Network, links: &[usize]) -> Network {
+        let down: BTreeSet<Endpoint> = links.iter().map(|link| network.spec.links[*link].a.clone()).collect();
+        network.with_links(&down, &[])
+    }
+
+    proptest! {
+        /// Catches a node that is left with routes over a link that is gone, or without those over one that is back.
+        #[test]
+        fn every_node_with_other_routes_is_found(
+            parents in prop::collection::vec(any::<usize>(), 0..14), extra in prop::collection::vec(any::<(usize, usize)>(), 0..24),
+            first in any::<u64>(), second in any::<u64>(),
+        ) {
+            let whole = Network::build(random_graph(&parents, &extra), &AddressPlan::default()).unwrap();
+            let some = |bits: u64| -> Vec<usize> {
+                (0..whole.spec.links.len()).filter(|link| bits >> (link % 64) & (bits >> ((link + 17) % 64)) & 1 == 1).collect()
+            };
+            let (old, new) = (without(&whole, &some(first)), without(&whole, &some(second)));
+            let [found, other] = both(&old, &new);
+            prop_assert!(other.iter().all(|node| found.contains(node)), "{:?} of {:?}", other, found);
+        }
+    }
+
+    /// Catches a search that names all nodes: in a fabric with equal paths most first hops stay.
+    #[test]
+    fn the_nodes_that_are_found_are_few_in_a_fabric() {
+        let whole = Network::build(fabric(24, 4, 0), &AddressPlan::default()).unwrap();
+        let all = whole.spec.links.len();
+        let mut sums = [0, 0];
+        for link in 0..all {
+            let broken = without(&whole, &[link]);
+            for [old, new] in [[&whole, &broken], [&broken, &whole]] {
+                let [found, other] = both(old, new);
+                assert!(other.iter().all(|node| found.contains(node)));
+                sums[0] += found.len();
+                sums[1] += other.len();
+            }
+        }
+        let [found, other] = sums.map(|sum| sum as f64 / (2 * all) as f64);
+        println!("{found:.1} of {} nodes are made anew for one link, {other:.1} are others", whole.len());
+        assert!(found < other * 1.5, "{found} for {other}");
+    }
+}
