@@ -211,6 +211,17 @@ fn planes_are_disjoint_and_come_first() {
     assert_eq!(classes, [None, Some(Disjoint::Plane), last, last], "the links of the hosts count, since each has two");
 }
 
+/// Catches paths from an edge from which the destination is farther.
+#[test]
+fn a_common_edge_of_two_hosts_leaves_the_other_edges_out() {
+    let (mut net, _) = figure();
+    let from = [net.host(0x100), net.host(0x200)];
+    let to = [net.host(0x200), net.host(0x300)];
+    let paths = Paths::between(&net.fabric(), &from, &to);
+    assert_eq!((paths.total, paths.list.len()), (1, 1));
+    assert_eq!((paths.list[0].path.from, paths.list[0].path.to), (from[1], to[0]));
+}
+
 #[test]
 fn hosts_of_one_edge_have_one_path_over_it() {
     let mut net = Net::new([1, 2]);
