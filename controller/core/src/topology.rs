@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv6Addr;
+use std::sync::{Arc, OnceLock};
 
 use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::drain::DrainTarget;
 use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, LongHaulFormat, TopologySpec};
+use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
+use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
 use ipnet::Ipv6Net;
 
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
@@ -30,6 +33,9 @@ pub(crate) struct Network {
     broken: BTreeSet<usize>,
     /// Indexes of links that drains take out of service.
     drained: BTreeSet<usize>,
+    block: UsidBlock,
+    /// Made when it is first asked for: most networks that are built are not asked for paths.
+    fabric: OnceLock<Option<Arc<Fabric>>>,
 }
 
 /// One port of a node; its index is its place in the list plus one.
@@ -105,7 +111,8 @@ impl Network {
         let is_down = |l: &LinkDecl| down.contains(&l.a) || down.contains(&l.b);
         let broken = spec.links.iter().enumerate().filter(|(_, l)| is_down(l)).map(|(i, _)| i).collect();
         let (rows, adjacent, drained) = (Vec::new(), Vec::new(), BTreeSet::new());
-        let mut network = Self { by_name, ports, rows, adjacent, hosts, broken, drained, spec };
+        let (block, fabric) = (plan.usid_block(), OnceLock::new());
+        let mut network = Self { by_name, ports, rows, adjacent, hosts, broken, drained, block, fabric, spec };
         network.drained = drains.iter().flat_map(|target| network.links_of(*target)).collect();
         // Drained links are preferred over broken ones.
         let rank = |i: usize| if network.is_broken(i) { 2 } else { u8::from(network.is_drained(i)) };
@@ -219,6 +226,18 @@ impl Network {
             at = up.to;
         }
         None
+    }
+
+    /// What paths by uSIDs lead through: every link of the topology, in its order, whether it carries packets or not.
+    pub(crate) fn fabric(&self) -> Option<&Fabric> {
+        // A validated topology has each node and port once: there is a fabric.
+        let make = || fabric(self.block, &self.spec, &self.ports).ok().map(Arc::new);
+        self.fabric.get_or_init(make).as_deref()
+    }
+
+    /// The node with this number. It compares the numbers of all nodes.
+    pub(crate) fn node_with(&self, id: NodeId) -> Option<NodeIx> {
+        self.spec.nodes.iter().position(|node| node.id == id)
     }
 
     /// Number of nodes.
@@ -348,6 +367,24 @@ fn check_prefixes(hosts: &[HostDecl], plan: &AddressPlan) -> Result<(), FieldErr
     errors.into_result()
 }
 
+/// Nodes, ports and links by their numbers.
+fn fabric(block: UsidBlock, spec: &TopologySpec, ports: &[Vec<PortInfo>]) -> Result<Fabric, NotAFabric> {
+    let mut links = vec![None; spec.links.len()];
+    for (node, ports) in spec.nodes.iter().zip(ports) {
+        for info in ports {
+            let near = PortOf { node: node.id, port: info.index };
+            links[info.link] = match info.far {
+                Far::Node { node: far, port } => Some(Ends::Nodes(near, PortOf { node: spec.nodes[far].id, port })),
+                Far::Host(_) => Some(Ends::Host(near)),
+            };
+        }
+    }
+    let nodes = spec.nodes.iter().map(|node| node.id);
+    // Each link has at least one node.
+    let links = links.into_iter().flatten().zip(spec.links.iter().map(|link| link.mtu));
+    Fabric::new(block, nodes, links)
+}
+
 type Wiring = (Vec<Vec<PortInfo>>, HashMap<String, Attachment>);
 
 /// Numbers the ports in the order of the links, and connects the two ends of each link.
@@ -359,10 +396,11 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
     for (i, link) in spec.links.iter().enumerate() {
         let mut next_port = |device: &str, side: &str| {
             let node = *by_name.get(device)?;
-            match PortIndex::new(&format!("spec.links[{i}].{side}"), ports[node].len() as u64 + 1) {
-                Ok(index) => Some((node, index)),
+            match NumberSpace::Adjacencies.after(ports[node].len()) {
+                Ok(Usid::Adjacency(index)) => Some((node, index)),
+                Ok(_) => None,
                 Err(e) => {
-                    errors.push(e.field, format!("{device:?} has more than 4095 ports"));
+                    errors.push(format!("spec.links[{i}].{side}"), format!("{device:?} has more than 4095 ports: {e}"));
                     None
                 }
             }

@@ -39,6 +39,7 @@ mod lost;
 mod moving;
 mod multicast;
 mod opening;
+mod paths;
 mod problems;
 mod proportion;
 mod questions;
