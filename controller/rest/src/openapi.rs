@@ -25,8 +25,8 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     authority, captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities,
-    incidents, links, log_levels, members, nodes, paths, problems, retirements, sign_in, silences, single_sign_on, telemetry,
-    tenants, tokens, topology, validate, waited,
+    incidents, links, log_levels, members, nodes, paths, problems, retirements, sign_in, silences, single_sign_on,
+    telemetry, tenants, tokens, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
