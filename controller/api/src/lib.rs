@@ -55,6 +55,7 @@ pub mod log_level;
 pub mod member;
 pub mod metadata;
 pub mod node;
+pub mod path;
 pub mod problem;
 pub mod prometheus;
 pub mod query;

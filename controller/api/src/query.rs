@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Query parameters. Those of a stream are in every list that has one: `deny_unknown_fields` excludes `flatten`.
 
+use std::net::Ipv6Addr;
+
 use canopy_model::status::GroupPhase;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use crate::health::{Severity, SubjectKind};
 use crate::history::{Action, IntentKind};
+use crate::path::PathStyle;
 
 /// Parameters of every write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
@@ -311,6 +314,42 @@ pub struct IncidentQuery {
 pub struct LimitQuery {
     /// Number of receivers, 1..=1000; 10 when absent.
     pub limit: Option<usize>,
+}
+
+/// A pair of hosts, and a page of its paths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct PathQuery {
+    /// The source.
+    pub from: String,
+    /// The destination.
+    pub to: String,
+    /// Which uSIDs name the paths: `nodes` (when absent), or `links`.
+    #[param(inline)]
+    pub style: Option<PathStyle>,
+    /// Paths on this page, 1..=500; 100 when absent.
+    pub limit: Option<usize>,
+    /// Token from the previous page.
+    #[serde(rename = "continue")]
+    #[param(rename = "continue")]
+    pub next: Option<String>,
+}
+
+/// A captured outer header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct DecodeQuery {
+    /// Destination Address.
+    #[param(value_type = String)]
+    pub address: Ipv6Addr,
+    /// Segment List of the SRH in the order of the wire, separated by commas, if it has one.
+    pub segments: Option<String>,
+    /// Segments Left of the SRH.
+    pub segments_left: Option<u8>,
+    /// The node that the packet was captured at; required if the first uSID is a uA.
+    pub at: Option<String>,
 }
 
 /// Filter for flows.

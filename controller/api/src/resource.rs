@@ -91,6 +91,10 @@ pub enum Kind {
     Charts,
     /// [`crate::waited::WaitedFor`].
     WaitedFor,
+    /// [`crate::path::Paths`].
+    Paths,
+    /// [`crate::path::DecodedPath`].
+    DecodedPath,
     /// [`crate::capture::Capture`].
     Capture,
     /// List of [`crate::capture::CaptureItem`].

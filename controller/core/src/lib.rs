@@ -19,6 +19,7 @@
 //! - `delivery`: whether a group's data is acknowledged; `progress`: which branch of a node holds the minimum; `status`: plan compared with reports.
 //! - `problem`: the registry of what can be wrong; `drops`: drop counters that are signs of it; `health`: what is, since when, and what caused it.
 //! - `chart`: what was measured over the last minutes and hours; `incident`: each opening of a problem, with the charts around it.
+//! - `path`: paths by uSIDs as APIs show them.
 //! - `scan`, `selector`, `fields`: which resources a list has.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
@@ -41,6 +42,7 @@ pub mod hmac;
 pub mod incident;
 pub mod limits;
 pub mod metadata;
+pub mod path;
 pub mod principal;
 pub mod problem;
 pub mod quota;

@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv6Addr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::drain::DrainTarget;
 use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::topology::{Endpoint, HostDecl, LongHaulFormat, TopologySpec};
+use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
+use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
 use ipnet::Ipv6Net;
 
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
@@ -37,6 +39,9 @@ pub(crate) struct Network {
     drained: BTreeSet<usize>,
     /// Indexes of links that no path leads over.
     avoided: BTreeSet<usize>,
+    block: UsidBlock,
+    /// Made when it is first asked for: most networks that are built are not asked for paths.
+    fabric: Arc<OnceLock<Option<Fabric>>>,
 }
 
 /// Links that two states of one network use differently.
@@ -142,6 +147,8 @@ impl Network {
             broken: BTreeSet::new(),
             drained: BTreeSet::new(),
             avoided: BTreeSet::new(),
+            block: plan.usid_block(),
+            fabric: Arc::default(),
         };
         Ok(network.with_links(down, drains))
     }
@@ -294,6 +301,17 @@ impl Network {
         None
     }
 
+    /// What paths by uSIDs lead through: every link of the topology, in its order, whether it carries packets or not.
+    pub(crate) fn fabric(&self) -> Option<&Fabric> {
+        // A validated topology has each node and port once: there is a fabric.
+        self.fabric.get_or_init(|| fabric(self.block, &self.spec, &self.ports).ok()).as_ref()
+    }
+
+    /// The node with this number. It compares the numbers of all nodes.
+    pub(crate) fn node_with(&self, id: NodeId) -> Option<NodeIx> {
+        self.spec.nodes.iter().position(|node| node.id == id)
+    }
+
     /// Number of nodes.
     pub(crate) fn len(&self) -> usize {
         self.spec.nodes.len()
@@ -421,6 +439,24 @@ fn check_prefixes(hosts: &[HostDecl], plan: &AddressPlan) -> Result<(), FieldErr
     errors.into_result()
 }
 
+/// Nodes, ports and links by their numbers.
+fn fabric(block: UsidBlock, spec: &TopologySpec, ports: &[Vec<PortInfo>]) -> Result<Fabric, NotAFabric> {
+    let mut links = vec![None; spec.links.len()];
+    for (node, ports) in spec.nodes.iter().zip(ports) {
+        for info in ports {
+            let near = PortOf { node: node.id, port: info.index };
+            links[info.link] = match info.far {
+                Far::Node { node: far, port } => Some(Ends::Nodes(near, PortOf { node: spec.nodes[far].id, port })),
+                Far::Host(_) => Some(Ends::Host(near)),
+            };
+        }
+    }
+    let nodes = spec.nodes.iter().map(|node| node.id);
+    // Each link has at least one node.
+    let links = links.into_iter().flatten().zip(spec.links.iter().map(|link| link.mtu));
+    Fabric::new(block, nodes, links)
+}
+
 type Wiring = (Vec<Vec<PortInfo>>, HashMap<String, Attachment>);
 
 /// Numbers the ports in the order of the links, and connects the two ends of each link.
@@ -432,10 +468,11 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
     for (i, link) in spec.links.iter().enumerate() {
         let mut next_port = |device: &str, side: &str| {
             let node = *by_name.get(device)?;
-            match PortIndex::new(&format!("spec.links[{i}].{side}"), ports[node].len() as u64 + 1) {
-                Ok(index) => Some((node, index)),
+            match NumberSpace::Adjacencies.after(ports[node].len()) {
+                Ok(Usid::Adjacency(index)) => Some((node, index)),
+                Ok(_) => None,
                 Err(e) => {
-                    errors.push(e.field, format!("{device:?} has more than 4095 ports"));
+                    errors.push(format!("spec.links[{i}].{side}"), format!("{device:?} has more than 4095 ports: {e}"));
                     None
                 }
             }

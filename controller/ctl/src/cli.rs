@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,6 +86,8 @@ pub enum Command {
     ///
     /// Frames are captured up to the end of their BTH, at most 192 octets: never the payload, and no R_Key.
     Packet(PacketArgs),
+    /// Show which nodes and links a captured address with uSIDs leads through, at the source or at any hop.
+    Decode(DecodeArgs),
     /// Print what a problem's code means and what to do, or what a field of a resource is; without an argument, list all codes.
     Explain {
         /// Code, as in `get problems`; or a kind with or without fields, as in group.spec.pathMtu.
@@ -472,6 +475,9 @@ pub enum Resource {
     /// Flows through the nodes' ports in descending order of rate; NAME is a node or its port: n1/eth1.
     #[value(alias = "flow")]
     Flows,
+    /// Paths by uSIDs from a host to another one: get paths FROM TO. No node forwards by them yet.
+    #[value(alias = "path")]
+    Paths,
     /// Multicast groups.
     #[value(alias = "group")]
     Groups,
@@ -517,8 +523,10 @@ pub struct GetArgs {
     /// Kind to list.
     #[arg(value_enum)]
     pub resource: Resource,
-    /// Name of a single resource.
+    /// Name of a single resource; of paths, the source.
     pub name: Option<String>,
+    /// The destination of paths.
+    pub to: Option<String>,
     /// Group whose members or events are listed.
     #[arg(short, long)]
     pub group: Option<String>,
@@ -545,6 +553,25 @@ pub struct GetArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
+}
+
+/// Arguments of `decode`.
+#[derive(Args)]
+pub struct DecodeArgs {
+    /// Destination address of a captured packet.
+    pub address: Ipv6Addr,
+    /// Segment List of its SRH in the order of the wire, separated by commas.
+    #[arg(long, value_name = "ADDRESS,...")]
+    pub segments: Option<String>,
+    /// Segments Left of its SRH.
+    #[arg(long, value_name = "N")]
+    pub segments_left: Option<u8>,
+    /// Node that it was captured at; required if the first uSID is a uA.
+    #[arg(long, value_name = "NODE")]
+    pub at: Option<String>,
+    /// The API's JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Kinds that can be described.

@@ -61,6 +61,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Why(a) => commands::why::run(&client, &a, out).await,
         Command::Top(a) => commands::top::run(&client, &a, out).await,
         Command::Packet(a) => commands::packet::run(&client, &a, out).await,
+        Command::Decode(a) => commands::paths::decode(&client, &a, out).await,
         Command::Explain { what } => commands::explain::run(&client, what.as_deref(), out).await,
         Command::Describe(a) => commands::describe::run(&client, &a, out).await,
         Command::Diff(a) => commands::diff::run(&client, &a, out).await,

@@ -25,8 +25,8 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     authority, captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities,
-    incidents, links, log_levels, members, nodes, problems, retirements, sign_in, silences, single_sign_on, telemetry,
-    tenants, tokens, topology, validate, waited,
+    incidents, links, log_levels, members, nodes, paths, problems, retirements, sign_in, silences, single_sign_on,
+    telemetry, tenants, tokens, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -52,6 +52,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(links::list))
         .routes(routes!(links::get))
         .routes(routes!(flows::list))
+        .routes(routes!(paths::list))
+        .routes(routes!(paths::decode))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
         .routes(routes!(retirements::retire, retirements::cancel))

@@ -59,6 +59,8 @@ const VIEWER: &[&str] = &[
     "get /api/v1/nodes",
     "get /api/v1/nodes/{node}",
     "get /api/v1/nodes/{node}/telemetry",
+    "get /api/v1/paths",
+    "get /api/v1/paths/decode",
     "get /api/v1/problem-codes",
     "get /api/v1/problems",
     "get /api/v1/problems/{id}",

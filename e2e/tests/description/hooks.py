@@ -91,6 +91,11 @@ def before_call(context, case, kwargs):
         query.pop("name", None)
     if case.path == "/api/v1/flows" and "node" not in query:
         query.pop("port", None)
+    if case.path == "/api/v1/paths" and query.get("from") == query.get("to"):
+        query["to"] = "r1" if query.get("from") == "s1" else "s1"
+    if "segments" in query:
+        # Not every string of these characters is an address.
+        query["segments"] = "5f00:0:3::,5f00:0:4::"
     if case.path == "/api/v1/charts":
         # What is kept since when decides which steps there are.
         query.pop("from", None)

@@ -5,6 +5,8 @@
 //! block 5f00::/32 | node (16) | function (16) | argument
 //!   uN of node n            5f00:0:<n>::/48
 //!   uA of port p at n       5f00:0:<n>:<e000+p>::/64
+//!   the same, local to n    5f00:0:<e000+p>::/48                   (RFC 9800 local block; the prefix is the same at every node)
+//!   service s at n          5f00:0:<n>:<s>::/64                    s in f100..=ffff
 //!   End.MT at n             5f00:0:<n>:f001::/64
 //!   Replication-SID, tree t 5f00:0:<n>:f002:<t hi>:<t lo>::/96     (RFC 9524 End.Replicate)
 //! node address              fcff:0:0:<n>::1       outside the block: no argument may follow it
@@ -17,14 +19,13 @@ use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 use crate::FieldErrors;
-use crate::ids::{NodeId, PortIndex, TreeId};
+use crate::ids::{NodeId, PortIndex, ServiceId, TreeId};
+use crate::usid::{Usid, UsidBlock};
 
 /// Function of the End.MT SID (draft-li, TBD1 behavior 0x8001 by default).
 pub const FUNCTION_END_MT: u16 = 0xF001;
 /// Function of every Replication-SID (RFC 9524).
 pub const FUNCTION_REPLICATE: u16 = 0xF002;
-/// First function of the uA (End.X with NEXT-CSID) SIDs; the port index is added.
-pub const FUNCTION_UA_BASE: u16 = 0xE000;
 
 /// The prefixes that a domain's addresses are allocated from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,11 +65,8 @@ impl AddressPlan {
     /// Every invalid field.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
-        if self.block.prefix_len() != 32 {
-            errors.push(
-                "addressing.block",
-                format!("{} must be a /32: uSIDs are 16 bits behind a 32-bit block", self.block),
-            );
+        if let Err(e) = UsidBlock::new("addressing.block", self.block) {
+            errors.0.push(e);
         }
         if self.node_prefix.prefix_len() != 48 {
             errors.push("addressing.node_prefix", format!("{} must be a /48", self.node_prefix));
@@ -98,14 +96,30 @@ impl AddressPlan {
         errors.into_result()
     }
 
+    /// What is in front of the uSIDs.
+    pub fn usid_block(&self) -> UsidBlock {
+        UsidBlock::at_front(self.block.addr())
+    }
+
     /// uN of `node` (End with NEXT-CSID), the node's /48 locator.
     pub fn un(&self, node: NodeId) -> Ipv6Net {
         Ipv6Net::new_assert(self.sid(node, [0, 0, 0, 0, 0]), 48)
     }
 
-    /// uA of `port` at `node` (End.X with NEXT-CSID).
+    /// uA of `port` at `node` (End.X with NEXT-CSID), behind the node's uN.
     pub fn ua(&self, node: NodeId, port: PortIndex) -> Ipv6Net {
-        Ipv6Net::new_assert(self.sid(node, [FUNCTION_UA_BASE + port.get(), 0, 0, 0, 0]), 64)
+        self.behind(node, Usid::Adjacency(port))
+    }
+
+    /// uA of `port` as a local SID (RFC 9800 local block): each node has its own behind the same prefix.
+    pub fn ua_local(&self, port: PortIndex) -> Ipv6Net {
+        let address = self.usid_block().address([Usid::Adjacency(port)]);
+        Ipv6Net::new_assert(address, 48)
+    }
+
+    /// SID of `service` at edge `node`.
+    pub fn service(&self, node: NodeId, service: ServiceId) -> Ipv6Net {
+        self.behind(node, Usid::Service(service))
     }
 
     /// End.MT SID of edge `node`; one serves every group.
@@ -165,6 +179,10 @@ impl AddressPlan {
         numbered(self.multicast_prefix, index)
     }
 
+    fn behind(&self, node: NodeId, local: Usid) -> Ipv6Net {
+        Ipv6Net::new_assert(self.usid_block().address([Usid::Node(node), local]), 64)
+    }
+
     fn sid(&self, node: NodeId, tail: [u16; 5]) -> Ipv6Addr {
         let b = self.block.addr().segments();
         Ipv6Addr::from([b[0], b[1], node.get(), tail[0], tail[1], tail[2], tail[3], tail[4]])
@@ -192,6 +210,9 @@ mod tests {
         assert_eq!(plan.un(n).to_string(), "5f00:0:12::/48");
         assert_eq!(plan.end_mt(n).to_string(), "5f00:0:12:f001::");
         assert_eq!(plan.ua(n, PortIndex::new("p", 3).unwrap()).to_string(), "5f00:0:12:e003::/64");
+        assert_eq!(plan.ua_local(PortIndex::new("p", 3).unwrap()).to_string(), "5f00:0:e003::/48");
+        let service = ServiceId::new("service", 0xF100).unwrap();
+        assert_eq!(plan.service(n, service).to_string(), "5f00:0:12:f100::/64");
         let t = TreeId::new("tree", 0x0001_0002).unwrap();
         assert_eq!(plan.replication(n, t), "5f00:0:12:f002:1:2::".parse::<Ipv6Addr>().unwrap());
         assert_eq!(plan.node_address(n), "fcff:0:0:12::1".parse::<Ipv6Addr>().unwrap());

@@ -67,6 +67,10 @@ bounded!(
     PortIndex(u16), 1..=0x0FFF, "is not a port index: use 1..=4095"
 );
 bounded!(
+    /// A service's uSID, 0xF100..=0xFFFF; it is local to its edge and follows the edge's uN.
+    ServiceId(u16), 0xF100..=0xFFFF, "is not a service uSID: use 61696..=65535 (0xF100..0xFFFF)"
+);
+bounded!(
     /// Queue Pair Number, 24 bits. 0 and 1 are management QPs, 0xFFFFFF is multicast: none names an RC QP.
     Qpn(u32), 2..=0xFF_FFFE, "is not a usable QPN: use 24 bits, 2..=16777214 (0, 1 and 0xFFFFFF are reserved)"
 );

@@ -6,6 +6,7 @@
 //!
 //! - [`ids`]: small numbers with their ranges (QPN, PSN, node, tree, group identifiers).
 //! - [`addressing`]: the domain's address plan, from which every SID and address is derived.
+//! - [`usid`]: the number plan of uSIDs under the block.
 //! - [`topology`], [`group`], [`member`]: intents of operators and hosts.
 //! - [`node_spec`]: desired state of one node; leaves the agent no choice. [`programs`]: its part that grows with the groups.
 //! - [`srh_hmac`]: keys of the SRH HMAC TLV.
@@ -39,5 +40,6 @@ pub mod srh_hmac;
 pub mod status;
 pub mod telemetry;
 pub mod topology;
+pub mod usid;
 
 pub use error::{FieldError, FieldErrors};

@@ -17,7 +17,7 @@
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of groups over another network; `affected`: of which groups, if only links go out of service and come back.
 //! - `tenants`: what tenants have beside their quotas; `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`, `silence_commands`: checks of commands, by resource.
-//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`, `host_views`: what APIs show.
+//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`, `host_views`, `path_views`: what APIs show.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
 use std::collections::BTreeSet;
@@ -38,6 +38,8 @@ use canopy_model::silence::SilenceSpec;
 use canopy_model::status::{ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_model::topology::TopologySpec;
+use canopy_paths::path::Style;
+use canopy_paths::program::Header;
 use canopy_units::{Monotonic, UnixTime};
 
 use crate::capture::{CapturePlan, MAX_FRAMES};
@@ -50,6 +52,7 @@ use crate::health::{ProblemKey, Symptom};
 use crate::hmac::HmacSettings;
 use crate::limits::MAX_PAGE;
 use crate::metadata::Metadata;
+use crate::path::{DecodedView, PathsView};
 use crate::principal::Written;
 use crate::quota::{Quota, Quotas};
 use crate::record::{Record, StateRecord};
@@ -93,6 +96,7 @@ mod losses;
 mod member_commands;
 mod multicast;
 mod paging;
+mod path_views;
 mod recorded_rtts;
 mod replan;
 mod reports;
@@ -132,6 +136,7 @@ use host_views::HostViews;
 use link_views::LinkViews;
 use links::Links;
 use member_commands::MemberCommands;
+use path_views::PathViews;
 use reports::Reports;
 use retire_commands::RetireCommands;
 use silence_commands::SilenceCommands;
@@ -755,6 +760,18 @@ impl Domain {
     pub fn node_of_host(&self, host: &str) -> Option<&str> {
         let network = self.state.network()?;
         network.host(host).map(|at| network.name(at.node))
+    }
+
+    /// The paths by uSIDs from one host to another, with programs in this style; `None` unless the topology has both hosts. Nothing forwards by
+    /// them yet.
+    pub fn paths(&self, from: &str, to: &str, style: Style) -> Option<PathsView> {
+        PathViews(&self.state).paths(from, to, style)
+    }
+
+    /// What a header that was captured at node `at`, or on the link to the node of its first uSID, leads through; `None` without a topology, or
+    /// if it has no such node.
+    pub fn decode_path(&self, header: &Header, at: Option<&str>) -> Option<DecodedView> {
+        PathViews(&self.state).decoded(header, at)
     }
 
     /// One group.

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::rows::{self, Column, Row};
-use super::{flows, link_path, segment, watch, with_query};
+use super::{flows, link_path, paths, segment, watch, with_query};
 use crate::cli::{GetArgs, Output, Resource};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -57,6 +57,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
         Resource::Links => show::<LinkResource>(answer, args.output, out),
         Resource::Hosts => show::<HostResource>(answer, args.output, out),
         Resource::Flows => show::<FlowView>(answer, args.output, out),
+        Resource::Paths => paths::show(whole(answer), args.output, out),
         Resource::Groups => show::<GroupResource>(answer, args.output, out),
         Resource::Members => show::<MemberResource>(answer, args.output, out),
         Resource::Tenants => show::<TenantItem>(answer, args.output, out),
@@ -146,6 +147,7 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
             list(client, "/api/v1/incidents", &with_query("/api/v1/incidents", &query)?).await.map(Answer::All)
         }
         (Resource::Flows, _) => all("/api/v1/flows").await,
+        (Resource::Paths, named) => one(client, &paths::target(named, args.to.as_deref())?).await,
         (Resource::Links, _) => {
             filtered(client, "/api/v1/links", &LinkQuery { field_selector: given(&args.field_selector) }).await
         }
@@ -202,6 +204,9 @@ async fn filtered(client: &Client, path: &str, query: &impl Serialize) -> Result
 fn check_filter(args: &GetArgs) -> Result<(), Failure> {
     let usage = |why: &str| Err(Failure::new(Exit::Usage, why));
     let resource = args.resource;
+    if args.to.is_some() && resource != Resource::Paths {
+        return usage("a second name is for paths: get paths FROM TO");
+    }
     let has_fields = matches!(
         resource,
         Resource::Groups | Resource::Nodes | Resource::Hosts | Resource::Links | Resource::Drains | Resource::Problems

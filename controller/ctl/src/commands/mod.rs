@@ -24,6 +24,7 @@ pub mod identity;
 pub mod log_level;
 pub mod names;
 pub mod packet;
+pub mod paths;
 mod preview;
 mod problems;
 pub mod retire;

@@ -63,6 +63,7 @@ pub(crate) async fn run(
         | Resource::Links
         | Resource::Hosts
         | Resource::Flows
+        | Resource::Paths
         | Resource::Members
         | Resource::Incidents => usage("--watch is for groups, nodes, drains, problems and events"),
     }

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::document::{merge, parameters, property, schema};
 use crate::routes::single_sign_on::MAX_PART;
-use crate::routes::{captures, flows, history, log_levels, page, problems, tokens, validate, waited};
+use crate::routes::{captures, flows, history, log_levels, page, paths, problems, tokens, validate, waited};
 use crate::sessions::CODE_LENGTH;
 use crate::watch::LASTS;
 
@@ -151,7 +151,7 @@ pub(super) fn put(document: &mut Value) {
 fn of_parameter(path: &str, name: &str) -> Option<Value> {
     let up_to = |most: usize| range(1..=most as u64);
     Some(match (path, name) {
-        ("/api/v1/groups" | "/api/v1/hosts" | "/api/v1/tenants", "limit") => up_to(page::MAX_PAGE),
+        ("/api/v1/groups" | "/api/v1/hosts" | "/api/v1/tenants" | "/api/v1/paths", "limit") => up_to(page::MAX_PAGE),
         ("/api/v1/audit", "limit") => up_to(history::MAX_PAGE),
         ("/api/v1/events", "limit") => up_to(RING),
         ("/api/v1/problems", "limit") => up_to(problems::MAX_LIMIT),
@@ -168,6 +168,15 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         // The hexadecimal digits of a name.
         ("/api/v1/groups" | "/api/v1/hosts" | "/api/v1/tenants", "continue") => {
             json!({"pattern": format!("^(2d|3[0-9]|6[1-9a-f]|7[0-9a]){{1,{MAX_NAME}}}$")})
+        }
+        // The hexadecimal digits of a number.
+        ("/api/v1/paths", "continue") => json!({"pattern": "^(3[0-9]){1,19}$"}),
+        ("/api/v1/paths", "from" | "to") | ("/api/v1/paths/decode", "at") => self::name(),
+        ("/api/v1/paths/decode", "segmentsLeft") => range(0..=u8::MAX.into()),
+        ("/api/v1/paths/decode", "address") => json!({"format": "ipv6"}),
+        ("/api/v1/paths/decode", "segments") => {
+            let more = paths::MAX_SEGMENTS - 1;
+            json!({"pattern": format!("^[0-9A-Fa-f:.]{{2,45}}(,[0-9A-Fa-f:.]{{2,45}}){{0,{more}}}$")})
         }
         (_, "labelSelector") => json!({"pattern": selector()}),
         ("/api/v1/groups", "fieldSelector") => json!({"pattern": field_selector::<GroupField>()}),

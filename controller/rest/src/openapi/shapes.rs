@@ -20,7 +20,7 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 41] = [
+const ANSWERS: [(&str, Kind); 43] = [
     ("List_SessionItem", Kind::SessionList),
     ("List_TenantItem", Kind::TenantList),
     ("List_Revocation", Kind::RevocationList),
@@ -48,6 +48,8 @@ const ANSWERS: [(&str, Kind); 41] = [
     ("List_GroupSample", Kind::GroupTelemetryList),
     ("NodeSample", Kind::NodeTelemetry),
     ("WaitedFor", Kind::WaitedFor),
+    ("Paths", Kind::Paths),
+    ("DecodedPath", Kind::DecodedPath),
     ("Capture", Kind::Capture),
     ("List_CaptureItem", Kind::CaptureList),
     ("ExpectedPacket", Kind::ExpectedPacket),

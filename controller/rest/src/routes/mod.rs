@@ -21,6 +21,7 @@ pub(crate) mod log_levels;
 pub(crate) mod members;
 pub(crate) mod nodes;
 pub(crate) mod page;
+pub(crate) mod paths;
 pub(crate) mod problems;
 pub(crate) mod retirements;
 pub(crate) mod sign_in;

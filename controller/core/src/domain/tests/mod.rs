@@ -40,6 +40,7 @@ mod lost;
 mod moving;
 mod multicast;
 mod opening;
+mod paths;
 mod problems;
 mod proportion;
 mod questions;
