@@ -220,7 +220,7 @@ fn cover(
         let candidate = covered[0].0;
         (covered.len(), Reverse((rank(candidate), candidate, i)))
     });
-    let mut heap: BinaryHeap<(usize, Reverse<(u64, NodeIx, usize)>)> = ranked.collect();
+    let mut heap: BinaryHeap<_> = ranked.collect();
     while let Some((count, Reverse((hash, candidate, i)))) = heap.pop() {
         let now = candidates[i].iter().filter(|(_, at)| is_open[*at]).count();
         if now == 0 {

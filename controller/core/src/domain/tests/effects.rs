@@ -69,6 +69,17 @@ fn a_drain_shows_where_a_tree_moves_and_which_stays_for_want_of_another_way() {
     assert!(stays[0].name == "g" && stays[0].to.contains(&format!("{}/", spine(&w))), "{stays:?}");
 }
 
+/// Catches a drain that passes over trees which it does not change: an operator has to know that they stay.
+#[test]
+fn a_tree_that_stays_on_a_drained_node_is_found() {
+    let mut w = World::with(fabric(2, 1, 1));
+    for command in [group("g"), source("g", "h1-1"), receiver("g", "h2-1")] {
+        w.run(command).unwrap();
+    }
+    let found = effects(&w, drain("x", "spine1"));
+    assert_eq!(kinds(&found), [(EffectKind::TreeStays, "g")]);
+}
+
 #[test]
 fn trees_that_start_grow_shrink_and_stop_are_found_and_labels_do_nothing() {
     let mut w = World::with(fabric(2, 1, 2));
