@@ -81,11 +81,11 @@ function group(at: number): Group {
     spec: { encoding: "auto", replication: "srv6", pathMtu: 4096, startPsn: null, stallPolicy: "wait", stallAfterMs: 200, cnpWindowUs: 1000, maxFlight: 65536, minReceivers: 1 },
     status: {
       phase,
-      reason: phase === "Ready" ? "" : phase === "Programming" ? "waiting for leaf2, leaf3 and 4 more to confirm epoch 7" : "receiver host4 at leaf3/eth8 acknowledges nothing",
+      reason: phase === "Ready" ? "" : phase === "Programming" ? "waiting for leaf2, leaf3 and 4 more to confirm their programs" : "receiver host4 at leaf3/eth8 acknowledges nothing",
       delivery: { state: phase === "Stalled" ? "Stalled" : at % 3 ? "Flowing" : "Idle", sinceUnixNs: T0 - at * 61e9, outstandingPackets: phase === "Stalled" ? 65536 : at % 900 },
       conditions: [
         { type: "Planned", status: "True", reason: "TreeComputed", message: `the tree has ${nodes.length} nodes` },
-        { type: "Programmed", status: phase === "Programming" ? "False" : "True", reason: "Confirmed", message: "every node confirmed epoch 7" },
+        { type: "Programmed", status: phase === "Programming" ? "False" : "True", reason: "Confirmed", message: "every node confirmed its program" },
         { type: "Stalled", status: phase === "Stalled" ? "True" : "False", reason: "NoStall", message: "a branch holds the group up" },
       ],
       observedGeneration: 3,
@@ -316,7 +316,7 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; code: 
   const phases: Record<string, number> = {};
   for (const g of groups) phases[g.status.phase] = (phases[g.status.phase] ?? 0) + 1;
   const status: DomainStatus = { ...API, kind: "DomainStatus", version: "0.1.0", term: 1, timeUnixNs: T0, nodes: sizes.nodes, connectedNodes: sizes.nodes, syncedNodes: sizes.nodes, hosts: fabric.spec.hosts?.length ?? 0, links: fabric.spec.links.length, groups: phases, roots: {}, problems: [], leftOut: 0 };
-  const events: Event[] = Array.from({ length: sizes.events }, (_, at) => ({ sequence: at + 1, timeUnixNs: T0 - (sizes.events - at) * 3.7e9, code: ["GroupPhase", "AgentConnected", "ProblemOpened", "FirstData"][at % 4] ?? "", node: at % 4 === 1 ? "leaf1" : null, group: at % 4 === 1 ? null : `group-${String((at % 90) + 1).padStart(5, "0")}`, branch: null, detail: "Programming: waiting for leaf2, leaf3 and 4 more to confirm epoch 6" }));
+  const events: Event[] = Array.from({ length: sizes.events }, (_, at) => ({ sequence: at + 1, timeUnixNs: T0 - (sizes.events - at) * 3.7e9, code: ["GroupPhase", "AgentConnected", "ProblemOpened", "FirstData"][at % 4] ?? "", node: at % 4 === 1 ? "leaf1" : null, group: at % 4 === 1 ? null : `group-${String((at % 90) + 1).padStart(5, "0")}`, branch: null, detail: "Programming: waiting for leaf2, leaf3 and 4 more to confirm their programs" }));
   const list = (items: unknown[], next?: string) => ({ ...API, kind: "List", metadata: next ? { continue: next } : {}, items });
   const answers: Record<string, (url: URL) => unknown> = {
     "/api/v1/status": () => status,

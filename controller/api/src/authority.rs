@@ -61,6 +61,9 @@ pub struct AuthorityAgent {
     pub authority: String,
     /// When that ends, nanoseconds since 1970.
     pub not_after_unix_ns: u64,
+    /// Its key is that of an enrollment here; otherwise the one that it has shown first, of which nothing else is known.
+    #[serde(default)]
+    pub enrolled: bool,
 }
 
 /// Orders a step of a replacement.

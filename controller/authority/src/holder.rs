@@ -4,6 +4,8 @@
 use canopy_identity::{AuthorityHash, Certificate, KeyHash, RENEWABLE};
 use canopy_units::UnixTime;
 
+use crate::MAX_LIFETIME;
+
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// What an agent had when it was last seen.
@@ -11,8 +13,9 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) struct Holder {
     pub(crate) not_before: UnixTime,
     pub(crate) not_after: UnixTime,
-    /// That of its enrollment; of an agent from before the list, the one that it has shown first.
     pub(crate) key: KeyHash,
+    /// When its key was shown first, if that is how it is known and not by an enrollment.
+    pub(crate) key_shown: Option<UnixTime>,
     /// Which authority has signed its certificate.
     pub(crate) authority: AuthorityHash,
     /// What it trusts.
@@ -31,16 +34,33 @@ impl Holder {
         trusts: Vec<AuthorityHash>,
     ) -> Self {
         let whole = |at: UnixTime| UnixTime::from_nanos(at.nanos() / SECOND * SECOND);
-        Self { not_before: whole(not_before), not_after: whole(not_after), key, authority, trusts, offered: None }
+        let (not_before, not_after) = (whole(not_before), whole(not_after));
+        Self { not_before, not_after, key, key_shown: None, authority, trusts, offered: None }
     }
 
     pub(crate) fn trusts(&self, authority: AuthorityHash) -> bool {
         self.trusts.contains(&authority)
     }
 
-    /// Of an agent that has this certificate.
-    pub(crate) fn of(certificate: &Certificate, authority: AuthorityHash, trusts: Vec<AuthorityHash>) -> Self {
-        Self::new(certificate.not_before, certificate.not_after, certificate.key, authority, trusts)
+    /// What is known of an agent that has this certificate at `now`. Another key than the known one is not the agent's, and changes nothing.
+    pub(crate) fn with(
+        present: Option<&Self>,
+        own: &Certificate,
+        authority: AuthorityHash,
+        trusts: Vec<AuthorityHash>,
+        now: UnixTime,
+    ) -> Self {
+        // No certificate that was made here lasts longer, and one of a thief is not to be listed for ever.
+        let not_after = own.not_after.min(now + MAX_LIFETIME);
+        let next = Self::new(own.not_before, not_after, own.key, authority, trusts);
+        match present {
+            None => Self { key_shown: Some(now), ..next },
+            Some(present) if present.key != own.key => present.clone(),
+            // One that ends earlier does not shorten what is remembered.
+            Some(present) => {
+                Self { not_after: next.not_after.max(present.not_after), key_shown: present.key_shown, ..next }
+            }
+        }
     }
 
     /// Its certificate cannot be renewed any more.

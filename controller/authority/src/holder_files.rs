@@ -35,6 +35,8 @@ struct Stored {
     not_before: u64,
     not_after: u64,
     key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_shown: Option<u64>,
     authority: String,
     trusts: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,6 +58,9 @@ impl Files {
         for path in self.paths()? {
             let Some(text) = canopy_identity::read(&path)? else { continue };
             let (subject, holder) = read(&text).map_err(|why| damaged(&path, why))?;
+            if path != self.path(&subject) {
+                return Err(damaged(&path, format!("it is the file of {subject}")));
+            }
             holders.insert(subject, holder);
         }
         Ok(List { since: time, holders })
@@ -108,6 +113,7 @@ fn stored(subject: &Subject, holder: &Holder) -> Stored {
         not_before: seconds(holder.not_before),
         not_after: seconds(holder.not_after),
         key: hex::encode(holder.key.0),
+        key_shown: holder.key_shown.map(seconds),
         authority: holder.authority.to_string(),
         trusts: texts(&holder.trusts),
         offered: holder.offered.as_ref().map(|(end, trusts)| (seconds(*end), texts(trusts))),
@@ -124,7 +130,8 @@ fn read(text: &str) -> Result<(Subject, Holder), String> {
     let offered = stored.offered.map(|(end, trusts)| hashes(&trusts).map(|trusts| (at(end), trusts))).transpose()?;
     let (not_before, not_after) = (at(stored.not_before), at(stored.not_after));
     let (authority, trusts) = (hash(&stored.authority)?, hashes(&stored.trusts)?);
-    Ok((subject, Holder { not_before, not_after, key: KeyHash(key), authority, trusts, offered }))
+    let (key, key_shown) = (KeyHash(key), stored.key_shown.map(at));
+    Ok((subject, Holder { not_before, not_after, key, key_shown, authority, trusts, offered }))
 }
 
 fn seconds(at: UnixTime) -> u64 {

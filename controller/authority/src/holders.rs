@@ -79,9 +79,11 @@ impl Holders {
         self.state().connections.contains_key(subject)
     }
 
-    /// The key of an agent that is listed.
-    pub(crate) fn key(&self, subject: &Subject) -> Option<KeyHash> {
-        self.state().entries.get(subject).map(|holder| holder.key)
+    /// Whether that is the key of an agent since its enrollment, or since before `since`, where none was seen here.
+    pub(crate) fn has_key(&self, subject: &Subject, key: KeyHash, since: UnixTime) -> bool {
+        let state = self.state();
+        let is_from_before = |holder: &Holder| holder.key_shown.is_none_or(|shown| shown < since);
+        state.entries.get(subject).is_some_and(|holder| holder.key == key && is_from_before(holder))
     }
 
     /// A first certificate was made for an agent whose answer has these authorities.
@@ -98,12 +100,11 @@ impl Holders {
     }
 
     /// A connection has shown a certificate.
-    pub(crate) fn shown(&self, shown: &Certificate, authority: AuthorityHash) -> Result<(), FileError> {
+    pub(crate) fn shown(&self, shown: &Certificate, authority: AuthorityHash, now: UnixTime) -> Result<(), FileError> {
         self.change(&shown.subject, |present| {
             // It got its certificate together with the authority that has signed it.
-            let mut holder = Holder::of(shown, authority, vec![authority]);
-            if let Some(present) = present {
-                holder.key = present.key;
+            let mut holder = Holder::with(present, shown, authority, vec![authority], now);
+            if let Some(present) = present.filter(|present| present.key == shown.key) {
                 holder.trusts.clone_from(&present.trusts);
                 match &present.offered {
                     // An agent stores what it trusts before its certificate.
@@ -121,11 +122,9 @@ impl Holders {
         own: &Certificate,
         authority: AuthorityHash,
         trusts: Vec<AuthorityHash>,
+        now: UnixTime,
     ) -> Result<(), FileError> {
-        self.change(&own.subject, |present| {
-            let holder = Holder::of(own, authority, trusts);
-            Holder { key: present.map_or(holder.key, |present| present.key), ..holder }
-        })
+        self.change(&own.subject, |present| Holder::with(present, own, authority, trusts, now))
     }
 
     pub(crate) fn connected(&self, subject: &Subject) {
@@ -150,14 +149,25 @@ impl Holders {
         };
         for subject in gone {
             let _writing = self.writing(&subject);
-            // One that was enrolled again meanwhile stays.
-            let is_gone = self.state().entries.get(&subject).is_some_and(|holder| holder.is_gone(now));
-            if is_gone && self.files.remove(&subject).inspect_err(|error| {
-                tracing::error!(%subject, %error, "cannot remove the file of an agent whose certificate has ended: it is tried again");
-            }).is_ok() {
-                self.state().entries.remove(&subject);
+            {
+                let mut state = self.state();
+                // One that was enrolled again meanwhile stays. One that is enrolled from now on is written behind this removal.
+                if !state.entries.get(&subject).is_some_and(|holder| holder.is_gone(now)) {
+                    continue;
+                }
+                state.entries.remove(&subject);
+                state.unwritten.remove(&subject);
+            }
+            if let Err(error) = self.files.remove(&subject) {
+                tracing::error!(%subject, %error, "cannot remove the file of an agent whose certificate has ended: the next start tries again");
             }
         }
+    }
+
+    /// Writes what could not be written, on a disk that was full.
+    pub(crate) fn write_again(&self) -> Result<(), FileError> {
+        let unwritten: Vec<Subject> = self.state().unwritten.iter().cloned().collect();
+        unwritten.iter().try_for_each(|subject| self.write(subject))
     }
 
     fn change(&self, subject: &Subject, next: impl FnOnce(Option<&Holder>) -> Holder) -> Result<(), FileError> {

@@ -200,16 +200,18 @@ impl Registrar {
         if KeyHash::of(&key.subject_public_key_info()) != present.key {
             return Err(Refusal::OtherKey);
         }
-        let is_issuing = self.standing.borrow().progress().is_some_and(|progress| progress.step == Step::Issuing);
-        if is_issuing && self.holders.key(&present.subject).is_some_and(|key| key != present.key) {
-            return Err(Refusal::NotItsKey(present.subject.to_string()));
-        }
         let (certified, holder) = {
             let mut issued = self.issued();
             if self.revocations.borrow().has(present) {
                 return Err(Refusal::Revoked(present.subject.to_string()));
             }
-            self.certify(&mut issued, &key, &present.subject, now)?
+            // The one that signs is the one by which it is decided.
+            let standing = self.standing.borrow().clone();
+            let issuing = standing.progress().filter(|progress| progress.step == Step::Issuing);
+            if issuing.is_some_and(|issuing| !self.holders.has_key(&present.subject, present.key, issuing.since)) {
+                return Err(Refusal::NotItsKey(present.subject.to_string()));
+            }
+            self.certify_by(&standing, &mut issued, &key, &present.subject, now)?
         };
         unlisted(self.holders.renewed(&present.subject, holder));
         Ok(certified)
@@ -262,7 +264,12 @@ impl Registrar {
         loop {
             tokio::time::sleep(CLOCK.min(self.settings.lifetime / 16)).await;
             let now = UnixTime::now();
-            self.holders.forget(now);
+            let keeping = self.clone();
+            let kept = tokio::task::spawn_blocking(move || {
+                keeping.holders.forget(now);
+                keeping.holders.write_again()
+            });
+            kept.await.unwrap_or_else(|_| Ok(())).unwrap_or_else(|error| unlisted(Err(error)));
             if (before(made, BACKDATED)..made + self.settings.lifetime / 2).contains(&now) {
                 continue;
             }
@@ -292,6 +299,18 @@ impl Registrar {
         subject: &Subject,
         now: UnixTime,
     ) -> Result<(Certified, Holder), Refusal> {
+        let standing = self.standing.borrow().clone();
+        self.certify_by(&standing, issued, key, subject, now)
+    }
+
+    fn certify_by(
+        &self,
+        standing: &Standing,
+        issued: &mut Issued,
+        key: &impl PublicKeyData,
+        subject: &Subject,
+        now: UnixTime,
+    ) -> Result<(Certified, Holder), Refusal> {
         let not_after = now + self.settings.lifetime;
         // Not earlier than the subject was revoked.
         let revoked = self.revocations.borrow().at(subject).unwrap_or_default();
@@ -302,7 +321,6 @@ impl Registrar {
         let not_before = before(now, BACKDATED).max(revoked);
         let newest = issued.newest.entry(subject.clone()).or_default();
         *newest = (*newest).max(not_before + SECOND);
-        let standing = self.standing.borrow().clone();
         let made = standing.signing.certify(key, subject, not_before, not_after);
         let made = made.map_err(|error| Refusal::Failed(error.to_string()))?;
         let (hashes, authorities) = standing.trusted().into_iter().map(|(hash, der)| (hash, der.to_vec())).unzip();

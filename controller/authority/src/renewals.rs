@@ -55,9 +55,9 @@ impl Registrar {
     }
 }
 
-/// Whether less than a quarter of its certificate's life is left, and no other one was made.
+/// Whether less than a quarter of its certificate's life is left. One that was made since and not shown does not count: the agent may not have
+/// stored it.
 fn is_late(holder: &Holder, now: UnixTime) -> bool {
-    let end = holder.offered.as_ref().map_or(holder.not_after, |(end, _)| holder.not_after.max(*end));
-    let life = Duration::from_nanos(end.nanos().saturating_sub(holder.not_before.nanos()));
-    now + life / LEFT > end
+    let life = Duration::from_nanos(holder.not_after.nanos().saturating_sub(holder.not_before.nanos()));
+    now + life / LEFT > holder.not_after
 }

@@ -74,6 +74,8 @@ pub struct HolderStatus {
     pub authority: AuthorityHash,
     /// When that ends.
     pub not_after: UnixTime,
+    /// Its key is that of an enrollment here; otherwise the one that it has shown first.
+    pub is_enrolled: bool,
 }
 
 /// The authority, its replacement, and the agents whose certificates are valid or renewable and not revoked.
@@ -197,6 +199,7 @@ impl Registrar {
             trusts: holder.trusts(to),
             authority: holder.authority,
             not_after: holder.not_after,
+            is_enrolled: holder.key_shown.is_none(),
         };
         let all = self.holders.all(now).into_iter().filter(|(subject, holder, _)| !is_revoked(subject, holder));
         RotationStatus { authority, progress, listed_since: self.holders.since(), holders: all.map(one).collect() }
@@ -231,22 +234,26 @@ impl Registrar {
     }
 
     /// Notes a connection of an agent with a certificate of an accepted authority.
-    pub fn connected(self: &Arc<Self>, shown: &Certificate, authority: AuthorityHash) -> Connected {
+    pub fn connected(self: &Arc<Self>, shown: &Certificate, authority: AuthorityHash, now: UnixTime) -> Connected {
         self.holders.connected(&shown.subject);
-        unlisted(self.holders.shown(shown, authority));
+        unlisted(self.holders.shown(shown, authority, now));
         Connected { registrar: Arc::clone(self), subject: shown.subject.clone() }
     }
 
-    /// Notes what an agent has stored. Returns which authority has signed its certificate; `None`: none that is accepted, or it is not its own.
+    /// Notes what an agent has stored. Returns which authority has signed its certificate; `None`: none that is accepted, or it is not valid, of
+    /// another agent, or of another key than the one of the connection.
     pub fn reported(
         &self,
         caller: &Certificate,
         own: &CertificateDer<'_>,
         trusts: &[AuthorityHash],
+        now: UnixTime,
     ) -> Option<AuthorityHash> {
         let authority = self.standing.borrow().signer(own)?;
-        let certificate = Certificate::read(own).ok().filter(|own| own.subject == caller.subject)?;
-        unlisted(self.holders.reported(&certificate, authority, trusts.to_vec()));
+        let is_own =
+            |own: &Certificate| (&own.subject, own.key) == (&caller.subject, caller.key) && own.not_after > now;
+        let certificate = Certificate::read(own).ok().filter(is_own)?;
+        unlisted(self.holders.reported(&certificate, authority, trusts.to_vec(), now));
         Some(authority)
     }
 

@@ -39,9 +39,13 @@ fn an_agent_is_named_from_three_quarters_of_its_certificates_life_on_while_it_is
         });
     let authority = registrar.authority();
     let connections: Vec<_> =
-        [&late, &later, &renews, &revoked].map(|of| registrar.connected(&of.certificate, authority)).into();
+        [&late, &later, &renews, &revoked].map(|of| registrar.connected(&of.certificate, authority, now)).into();
     registrar.revoke(&revoked.certificate.subject, now + DAY).unwrap();
-    registrar.renew(&renews.certificate, &renews.key.request().unwrap(), now + DAY * 4).unwrap();
+    let made = registrar.renew(&renews.certificate, &renews.key.request().unwrap(), now + DAY * 4).unwrap();
+    let renewed = Credentials::new(renews.key, made.chain, made.authorities).unwrap();
+    registrar.reported(&renews.certificate, &renewed.chain[0], &[authority], now + DAY * 4).unwrap();
+    // An answer that it cannot store is made again and again.
+    registrar.renew(&late.certificate, &late.key.request().unwrap(), now + DAY * 4).unwrap();
     assert_eq!(registrar.not_renewed(now + DAY * 5), None);
     // Certificates end at whole seconds.
     let now = UnixTime::from_nanos(now.nanos() - 1_000_000_000);

@@ -31,9 +31,13 @@ fn subject(name: &str) -> Subject {
 }
 
 fn enrolled(registrar: &Registrar, name: &str) -> Credentials {
-    let (now, subject, key) = (UnixTime::now(), subject(name), PrivateKey::generate().unwrap());
-    let token = registrar.hand_out(subject.clone(), now).unwrap().token;
-    let made = registrar.enroll(&token.secret, &subject, &key.request().unwrap(), now).unwrap();
+    enrolled_at(registrar, name, UnixTime::now())
+}
+
+fn enrolled_at(registrar: &Registrar, name: &str, at: UnixTime) -> Credentials {
+    let (subject, key) = (subject(name), PrivateKey::generate().unwrap());
+    let token = registrar.hand_out(subject.clone(), at).unwrap().token;
+    let made = registrar.enroll(&token.secret, &subject, &key.request().unwrap(), at).unwrap();
     Credentials::new(key, made.chain, made.authorities).unwrap()
 }
 
@@ -44,7 +48,7 @@ fn renewed(registrar: &Registrar, own: Credentials) -> Credentials {
 
 /// What an agent reports that has stored `own`.
 fn report(registrar: &Registrar, own: &Credentials) -> AuthorityHash {
-    registrar.reported(&own.certificate, &own.chain[0], &own.trusted().unwrap()).unwrap()
+    registrar.reported(&own.certificate, &own.chain[0], &own.trusted().unwrap(), UnixTime::now()).unwrap()
 }
 
 fn take(registrar: &Registrar, act: Act, accepted: &[&str]) -> Result<Vec<Subject>, RotationError> {
@@ -69,7 +73,7 @@ fn each_step_waits_for_the_agents_that_it_would_leave_behind() {
     enrolled(&registrar, "node/gone");
     registrar.revoke(&subject("node/gone"), UnixTime::now()).unwrap();
     let first = registrar.authority();
-    let connection = registrar.connected(&here.certificate, first);
+    let connection = registrar.connected(&here.certificate, first, UnixTime::now());
     for act in [Act::Issue, Act::Finish, Act::Cancel] {
         assert!(take(&registrar, act, &[]).unwrap_err().to_string().contains("ca rotate"), "{act:?}");
     }
@@ -126,7 +130,7 @@ fn a_certificate_that_was_made_since_and_is_shown_confirms_what_came_with_it() {
     let is_ready = || registrar.rotation(UnixTime::now()).holders[0].is_ready;
     let show = |own: &Credentials| {
         let signer = registrar.standing().borrow().signer(&own.chain[0]).unwrap();
-        drop(registrar.connected(&own.certificate, signer));
+        drop(registrar.connected(&own.certificate, signer, UnixTime::now()));
     };
     show(&own);
     assert!(!is_ready());
@@ -213,11 +217,20 @@ fn a_certificate_of_another_key_is_not_renewed_under_the_next_authority() {
     let thief = open(stolen.path());
     let forged = ["node/n1", "node/n2"].map(|name| enrolled(&thief, name));
     let first = registrar.authority();
-    let show = |of: &Credentials| drop(registrar.connected(&of.certificate, first));
-    // Neither a connection nor a report gives an agent another key.
+    let show = |of: &Credentials| drop(registrar.connected(&of.certificate, first, UnixTime::now()));
+    // Neither a connection nor a report gives an agent another key, nor ends what is known of it.
     forged.iter().for_each(&show);
     take(&registrar, Act::Announce, &[]).unwrap();
     forged.iter().for_each(|forged| assert_eq!(report(&registrar, forged), first));
+    let long_ago = UnixTime::from_nanos(1_000_000_000);
+    let ended = enrolled_at(&thief, "node/n1", long_ago);
+    let of_another = registrar.reported(&forged[0].certificate, &ended.chain[0], &[first], UnixTime::now());
+    assert_eq!(of_another, None, "a certificate that has ended");
+    let of_another = registrar.reported(&own.certificate, &forged[0].chain[0], &[first], UnixTime::now());
+    assert_eq!(of_another, None, "a certificate of another key");
+    assert!(registrar.rotation(UnixTime::now()).holders.iter().all(|one| one.is_enrolled && !one.is_ready));
+    // A name that was not enrolled here.
+    let unlisted = enrolled(&thief, "host/r9");
     take(&registrar, Act::Issue, &[]).unwrap();
     let registrar = open(directory.path());
     let renew = |of: &Credentials| {
@@ -226,7 +239,8 @@ fn a_certificate_of_another_key_is_not_renewed_under_the_next_authority() {
             .map(|_| ())
             .map_err(|e| e.to_string())
     };
-    for forged in &forged {
+    drop(registrar.connected(&unlisted.certificate, first, UnixTime::now()));
+    for forged in forged.iter().chain([&unlisted]) {
         let refused = renew(forged).unwrap_err();
         assert!(refused.contains("another key") && refused.contains("enroll it again"), "{refused}");
     }

@@ -197,7 +197,7 @@ problems! {
         "A step of the replacement has lasted for a day, or for half of the life of a certificate. Nothing is given up: both authorities are trusted, and data does not suffer. The former key, if it is why the authority is replaced, can still be used by a thief.",
         "`canopyctl ca status` names the agents that the next step waits for. Start those that are away, upgrade those of an earlier version, revoke those that are gone; or take the step without them (`canopyctl ca finish --accept-loss node/NAME`) and enroll them again.";
     /// Agents do not renew their certificates.
-    CertificateNotRenewed: Warning Controller, opens 0 ms, closes 0 ms,
+    CertificateNotRenewed: Warning Controller, opens 300000 ms, closes 0 ms,
         "has connected agents that do not renew their certificates",
         "An agent renews its certificate at half of its life. These have less than a quarter of theirs left, and keep their connections until they end. The nodes continue to forward, and what has expired can still be renewed for 30 days.",
         "Read the log of the agents that the evidence names: a full disk or a state directory that cannot be written to, most often. `canopyctl ca status` has the end of every certificate.";

@@ -166,7 +166,9 @@ impl IdentityService for Identities {
         let mut standing = registrar.standing();
         standing.borrow_and_update();
         let (noting, caller_certificate, reported) = (registrar.clone(), certificate.clone(), trusts.clone());
-        let noted = tokio::task::spawn_blocking(move || noting.reported(&caller_certificate, &own.into(), &reported));
+        let noted = tokio::task::spawn_blocking(move || {
+            noting.reported(&caller_certificate, &own.into(), &reported, UnixTime::now())
+        });
         let authority = noted.await.map_err(|error| Status::internal(error.to_string()))?;
         let authority = authority.ok_or_else(|| {
             let detail = "not a certificate of the caller that an authority of this domain has signed";

@@ -126,7 +126,7 @@ impl Secure {
         // Which authority it is of takes a signature, and what is new of it a file.
         let noted = tokio::task::spawn_blocking(move || {
             let signer = noting.standing().borrow().clone().signer(&shown)?;
-            Some((signer, noting.connected(&noted, signer)))
+            Some((signer, noting.connected(&noted, signer, UnixTime::now())))
         });
         let noted = noted.await.map_err(io::Error::other)?;
         // Replaced since the handshake.

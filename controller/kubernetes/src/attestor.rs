@@ -157,33 +157,49 @@ impl Attestor {
     }
 
     /// The service account of a token. The API server is asked again after 10 s; while it does not answer, what it has confirmed counts for an
-    /// hour.
+    /// hour. Only accounts that `counts` is true for are remembered: others, which a stranger may have many of, are asked for each time.
     ///
     /// # Errors
     /// It is not valid, or the API server cannot be asked and has not confirmed it.
-    pub async fn account(&self, token: &str) -> Result<Account, Refusal> {
+    pub async fn account(&self, token: &str, counts: impl Fn(&Account) -> bool) -> Result<Account, Refusal> {
         let (digest, now) = (Sha256::digest(token.as_bytes()).into(), Instant::now());
-        let known = self.known().get(&digest).filter(|known| now < known.confirmed + KNOWN).cloned();
-        if let Some(known) = known.as_ref().filter(|known| now < known.ask) {
-            return Ok(known.account.clone());
+        if let Some(account) = self.fresh(&digest) {
+            return Ok(account);
         }
-        match (self.confirm(token, &self.of_others).await, known) {
-            (Ok(Attested { account, .. }), _) => {
-                self.keep(digest, Known { account: account.clone(), confirmed: now, ask: now + FRESH });
+        match self.confirm(token, &self.of_others).await {
+            Ok(Attested { account, .. }) => {
+                if counts(&account) {
+                    self.keep(digest, Known { account: account.clone(), confirmed: now, ask: now + FRESH });
+                }
                 Ok(account)
             }
-            (Err(refusal), Some(known)) if refusal.is_unanswered() => {
-                tracing::warn!(account = %known.account, %refusal, "cannot confirm a token again: its service account keeps its role until an hour after the last answer");
-                self.keep(digest, Known { ask: Instant::now() + FRESH, ..known.clone() });
-                Ok(known.account)
+            Err(refusal) if matches!(refusal, Refusal::Unavailable(..) | Refusal::Busy) => {
+                // Another request may have been answered meanwhile: what was refused is not here any more.
+                self.stale(&digest, &refusal).ok_or(refusal)
             }
-            (Err(refusal), _) => {
-                if !refusal.is_unanswered() {
-                    self.known().remove(&digest);
-                }
+            Err(refusal) => {
+                self.known().remove(&digest);
                 Err(refusal)
             }
         }
+    }
+
+    /// An account that need not be asked for yet.
+    fn fresh(&self, digest: &[u8; 32]) -> Option<Account> {
+        let now = Instant::now();
+        self.known().get(digest).filter(|known| now < known.ask).map(|known| known.account.clone())
+    }
+
+    /// An account that cannot be asked for now, and was confirmed in the last hour.
+    fn stale(&self, digest: &[u8; 32], refusal: &Refusal) -> Option<Account> {
+        let now = Instant::now();
+        let mut all = self.known();
+        let known = all.get_mut(digest).filter(|known| now < known.confirmed + KNOWN)?;
+        if known.ask <= now {
+            known.ask = now + FRESH;
+            tracing::warn!(account = %known.account, %refusal, "cannot confirm a token again: its service account keeps its role until an hour after the last answer");
+        }
+        Some(known.account.clone())
     }
 
     /// Without room, in the place of the one that was confirmed first.
@@ -347,14 +363,14 @@ mod tests {
         know("a.b.c");
         for _ in 0..3 {
             tokio::time::advance(FRESH * 2).await;
-            assert_eq!(attestor.account("a.b.c").await, Ok(account.clone()));
+            assert_eq!(attestor.account("a.b.c", |_| true).await, Ok(account.clone()));
         }
         tokio::time::advance(KNOWN - FRESH).await;
-        assert!(matches!(attestor.account("a.b.c").await, Err(Refusal::Unavailable(..))));
+        assert!(matches!(attestor.account("a.b.c", |_| true).await, Err(Refusal::Unavailable(..))));
         // One that has become invalid does not work any more, whatever happens after that.
         know("no token");
         tokio::time::advance(FRESH).await;
-        assert_eq!(attestor.account("no token").await, Err(Refusal::NotAToken));
+        assert_eq!(attestor.account("no token", |_| true).await, Err(Refusal::NotAToken));
         assert!(attestor.known().is_empty(), "{:?}", attestor.known());
         // Beyond the room, the one that was confirmed first goes.
         for n in 0..=MAX_KNOWN {
@@ -362,8 +378,8 @@ mod tests {
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         assert_eq!(attestor.known().len(), MAX_KNOWN);
-        assert_eq!(attestor.account("of.1").await, Ok(account.clone()));
-        assert!(attestor.account("of.0").await.is_err());
+        assert_eq!(attestor.account("of.1", |_| true).await, Ok(account.clone()));
+        assert!(attestor.account("of.0", |_| true).await.is_err());
     }
 
     #[tokio::test]

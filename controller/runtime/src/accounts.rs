@@ -18,7 +18,7 @@ pub fn of(attestor: Option<Arc<Attestor>>, roles: BTreeMap<Account, Role>) -> Op
     Some(Accounts::new(move |token| {
         let (attestor, roles) = (attestor.clone(), roles.clone());
         async move {
-            let account = attestor.account(&token).await.map_err(not_named)?;
+            let account = attestor.account(&token, |account| roles.contains_key(account)).await.map_err(not_named)?;
             let Some(role) = roles.get(&account) else {
                 let why = format!("service account {account} has no role here: see kubernetes.roles of the controller");
                 return Err(NotNamed::NotValid(why));

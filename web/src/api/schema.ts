@@ -649,6 +649,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/paths": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The paths from one host to another, each with its program, links and MTU. No node forwards by path SIDs yet. */
+        get: operations["listPaths"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/paths/decode": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a captured outer header leads through, at the source or at any hop behind it. */
+        get: operations["decodePath"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/problem-codes": {
         parameters: {
             query?: never;
@@ -1168,6 +1202,8 @@ export interface components {
             authority: string;
             /** @description It has a connection. */
             connected: boolean;
+            /** @description Its key is that of an enrollment here; otherwise the one that it has shown first, of which nothing else is known. */
+            enrolled?: boolean;
             /**
              * Format: uint64
              * @description When that ends, nanoseconds since 1970.
@@ -1804,6 +1840,63 @@ export interface components {
             uptimeNs: number;
             /** @description Its version. */
             version: string;
+        };
+        /**
+         * @description What happens at the end of a program.
+         * @enum {string}
+         */
+        DecodedAction: "decapsulate" | "deliver" | "service" | "endMt" | "replicate";
+        /** @description Where a program ends. */
+        DecodedEnd: {
+            /** @description What happens to the packet. */
+            action: components["schemas"]["DecodedAction"];
+            /** @description The link that the inner packet leaves by; `null`: by the node's routes. */
+            link?: string | null;
+            /** @description The node. */
+            node: string;
+            /**
+             * Format: uint32
+             * @description The service's uSID.
+             */
+            service?: number | null;
+            /** @description The host or node at the far end of that link. */
+            to?: string | null;
+            /**
+             * Format: uint32
+             * @description The tree of End.Replicate.
+             */
+            tree?: number | null;
+        };
+        /** @description What a captured header leads through. */
+        DecodedPath: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            end?: components["schemas"]["DecodedEnd"] | null;
+            /** @description What no node can carry out, with its place; empty otherwise. */
+            error: string;
+            /** @description Whether nodes forward by path programs. Always false: no node does yet. */
+            forwarded: boolean;
+            /**
+             * @description `DecodedPath`.
+             * @enum {string}
+             */
+            kind: "DecodedPath";
+            /** @description The uSIDs in order, as far as they were understood. */
+            steps: components["schemas"]["DecodedStep"][];
+        };
+        /** @description A uSID that was understood. */
+        DecodedStep: {
+            /** @description The link that it leads over: to the node for a uN, away from it for a uA; `null`: over none. */
+            link?: string | null;
+            /** @description The node that carries it out. */
+            node: string;
+            /** @description Where it is in the header. */
+            place: string;
+            /** @description The uSID, with its kind. */
+            usid: string;
         };
         /** @description How far the acknowledgements of a group's data are, as its headend reported last. */
         Delivery: {
@@ -4045,6 +4138,98 @@ export interface components {
             kind: components["schemas"]["ObjectKind"];
             /** @description Its name; a link's is `a--b`, a port's `n1/eth1`, a membership's `group/host`. */
             name: string;
+        };
+        /**
+         * @description What a path does not share with any path before it. What a host has one of, its link and its edge, does not count.
+         * @enum {string}
+         */
+        PathDisjoint: "plane" | "node" | "link" | "not";
+        /** @description A path from a host to another one. */
+        PathItem: {
+            /** @description Destination Address of the source's outer header. */
+            destination: string;
+            disjoint?: components["schemas"]["PathDisjoint"] | null;
+            /** @description The links in order, those of the hosts with them. */
+            links: components["schemas"]["PathLink"][];
+            /**
+             * Format: uint32
+             * @description The largest packet that the path carries behind the outer header.
+             */
+            mtu: number;
+            /**
+             * Format: uint64
+             * @description Octets that the outer header adds to a packet.
+             */
+            overhead: number;
+            /** @description The uSIDs of its program, each with its kind: `uN 0x0001`. */
+            program: string[];
+            /** @description Segment List of its SRH in the order of the wire; empty: there is no SRH. */
+            segments: string[];
+            /**
+             * Format: uint32
+             * @description Segments Left of its SRH.
+             */
+            segmentsLeft: number;
+            /** @description No link of it is out of service, dead or lossy. */
+            sound: boolean;
+        };
+        /** @description A link of a path. */
+        PathLink: {
+            /** @description It carries nothing. */
+            dead: boolean;
+            /** @description Destination Address of packets on it; `null`: they have no outer header there. */
+            destination?: string | null;
+            /** @description An operator has taken it out of service. */
+            drained: boolean;
+            /** @description The device that the path comes from. */
+            from: string;
+            /** @description Its two ends. */
+            link: string;
+            /**
+             * Format: uint32
+             * @description Packets of a thousand that it loses; `null`: it is not known to lose any.
+             */
+            lossyPermille?: number | null;
+        };
+        /**
+         * @description How paths were found.
+         * @enum {string}
+         */
+        PathMethod: "upDown" | "detours";
+        /**
+         * @description The paths by uSIDs from a host to another one, one page of them.
+         *
+         *     They are in an order in which each shares as little as it can with those before it. They follow from the topology: links that are out of
+         *     service, dead or lossy are marked, and their paths are there.
+         */
+        Paths: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description Whether nodes forward by these programs. Always false: this version computes paths, and no node forwards by path SIDs yet. */
+            forwarded: boolean;
+            /** @description The source. */
+            from: string;
+            /** @description The paths of this page. */
+            items: components["schemas"]["PathItem"][];
+            /**
+             * @description `Paths`.
+             * @enum {string}
+             */
+            kind: "Paths";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+            /** @description How the paths were found. */
+            method: components["schemas"]["PathMethod"];
+            /** @description The destination. */
+            to: string;
+            /**
+             * Format: uint64
+             * @description How many paths there are; of more than 256, 256 are listed that are spread evenly over all.
+             */
+            total: number;
         };
         /** @description The pending commit, in the domain's status. */
         PendingCommit: {
@@ -10870,6 +11055,210 @@ export interface operations {
                 };
             };
             /** @description no such node */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listPaths: {
+        parameters: {
+            query: {
+                /** @description The source. */
+                from: string;
+                /** @description The destination. */
+                to: string;
+                /** @description Which uSIDs name the paths: `nodes` (when absent), or `links`. */
+                style?: "nodes" | "links";
+                /** @description Paths on this page, 1..=500; 100 when absent. */
+                limit?: number;
+                /** @description Token from the previous page. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description one page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Paths"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such host */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    decodePath: {
+        parameters: {
+            query: {
+                /** @description Destination Address. */
+                address: string;
+                /** @description Segment List of the SRH in the order of the wire, separated by commas, if it has one. */
+                segments?: string;
+                /** @description Segments Left of the SRH. */
+                segmentsLeft?: number;
+                /** @description The node that the packet was captured at; required if the first uSID is a uA. */
+                at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description what it leads through, as far as it is understood */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DecodedPath"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such node, or no topology */
             404: {
                 headers: {
                     [name: string]: unknown;

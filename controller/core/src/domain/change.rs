@@ -208,7 +208,7 @@ impl State {
             self.unprogram(old.allocation.group_id, leaving, &mut changed);
         }
         self.program(nodes, programs, &mut changed);
-        (self.names(changed), vec![name])
+        (self.settled(changed), vec![name])
     }
 
     /// Removes the group's program from nodes.
@@ -236,8 +236,9 @@ impl State {
         }
     }
 
-    /// Names of nodes, in order.
-    fn names(&self, nodes: BTreeSet<NodeIx>) -> Vec<String> {
+    /// Forgets the stalls of programs that changed nodes do not have any more, once for each node. Returns their names, in order.
+    fn settled(&mut self, nodes: BTreeSet<NodeIx>) -> Vec<String> {
+        nodes.iter().for_each(|node| self.nodes[*node].prune_stalls());
         let mut names: Vec<String> = nodes.into_iter().map(|n| self.nodes[n].spec.base.name.clone()).collect();
         names.sort_unstable();
         names
@@ -271,7 +272,7 @@ impl State {
             ports.extend(old.silent.symmetric_difference(&topology.silent).cloned());
         }
         self.topology = Some(topology);
-        let mut nodes = self.names(changed);
+        let mut nodes = self.settled(changed);
         if let Some(retirements) = retirements {
             nodes.extend(self.apply_retirements(retirements, now));
             nodes.sort_unstable();
@@ -288,7 +289,6 @@ impl State {
         let spec = Arc::make_mut(&mut node.spec);
         spec.generation = revision;
         change(spec, &mut node.since, revision);
-        node.prune_stalls();
     }
 
     pub(super) fn apply_silence(&mut self, effect: SilenceEffect) {

@@ -66,6 +66,11 @@ fn show(shown: &Authority, out: &mut dyn Write) -> Result<(), Failure> {
             if *trusts { "has a certificate of the former authority" } else { "does not trust the new authority yet" };
         writeln!(out, "  {}: {place}, {why}", text(subject))?;
     }
+    let known: Vec<&str> = agents.iter().filter(|agent| !agent.enrolled).map(|agent| agent.subject.as_str()).collect();
+    if !known.is_empty() {
+        let names = text(known.join(", "));
+        writeln!(out, "Not enrolled here, known by the keys that they have shown: {names}")?;
+    }
     Ok(())
 }
 
@@ -82,6 +87,7 @@ mod tests {
             trusts,
             authority: "a".into(),
             not_after_unix_ns: 0,
+            enrolled: subject != "node/n2",
         };
         let replacement = AuthorityReplacement {
             step: ReplacementStep::Issuing,
@@ -106,8 +112,9 @@ mod tests {
         assert!(out.contains("canopyctl ca finish, which waits for 2"), "{out}");
         assert!(out.contains("host/r1: away, does not trust") && out.contains("1 of 3 are ready"), "{out}");
         assert!(
-            out.contains("node/n1: connected, has a certificate of the former") && !out.contains("node/n2"),
+            out.contains("node/n1: connected, has a certificate of the former") && !out.contains("node/n2:"),
             "{out}"
         );
+        assert!(out.ends_with("by the keys that they have shown: node/n2\n"), "{out}");
     }
 }

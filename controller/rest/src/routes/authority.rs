@@ -129,6 +129,7 @@ fn shown(status: RotationStatus) -> Authority {
         trusts: holder.trusts,
         authority: holder.authority.to_string(),
         not_after_unix_ns: holder.not_after.nanos(),
+        enrolled: holder.is_enrolled,
     };
     Authority {
         authority: status.authority.to_string(),
