@@ -620,14 +620,18 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: "optics" } });
     await outside("disconnect n2");
     await outside("congest");
-    const problems = async () => ((await (await fetch(`${url}/api/v1/problems`)).json()) as { items: { id: string }[] }).items;
     const until = Date.now() + DEADLINE;
-    while ((await problems()).length === 0 && Date.now() < until) await page.waitForTimeout(100);
-    const id = (await problems())[0]?.id ?? "";
-    check(id !== "", "no problem has opened");
-    const incidents = (await (await fetch(`${url}/api/v1/incidents`)).json()) as { items: { id: string }[] };
-    const incident = incidents.items[0]?.id ?? "";
-    check(incident !== "", "a problem has opened and is no incident");
+    const first = async (path: string) => {
+      for (;;) {
+        const { items } = (await (await fetch(`${url}${path}`)).json()) as { items: { id: string }[] };
+        if (items[0]) return items[0].id;
+        check(Date.now() < until, `${path} stays empty`);
+        await page.waitForTimeout(100);
+      }
+    };
+    const id = await first("/api/v1/problems");
+    // It is noted a moment later.
+    const incident = await first("/api/v1/incidents");
     const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/hosts", "/hosts/r1", "/drains", "/controller", "/events", "/audit", `/problems/${id}`, "/incidents", `/incidents/${incident}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });

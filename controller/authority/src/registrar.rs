@@ -269,7 +269,7 @@ impl Registrar {
                 keeping.holders.forget(now);
                 keeping.holders.write_again()
             });
-            kept.await.unwrap_or_else(|_| Ok(())).unwrap_or_else(|error| unlisted(Err(error)));
+            unlisted(kept.await.unwrap_or(Ok(())));
             if (before(made, BACKDATED)..made + self.settings.lifetime / 2).contains(&now) {
                 continue;
             }

@@ -507,7 +507,7 @@ async fn hosts_are_listed_in_pages_and_shown_with_their_groups() {
     let host = api.get("/api/v1/hosts/r1").await.json();
     let spec =
         json!({"node": "n2", "port": "eth2", "prefix": "2001:db8:2::/64", "address": "2001:db8:2::1", "mtu": 9000});
-    let status = json!({"port": "Unknown", "reason": "the agent of n2 is not connected", "sources": 0, "receivers": 1,
+    let status = json!({"port": "Unknown", "reason": "the agent of n2 is not connected", "agent": "OfNode", "sources": 0, "receivers": 1,
         "groups": [{"name": "g1", "role": "receiver", "ended": false}]});
     assert_eq!((&host["kind"], &host["metadata"]["generation"]), (&json!("Host"), &json!(1)));
     assert_eq!((&host["spec"], &host["status"]), (&spec, &status));
