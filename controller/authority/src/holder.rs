@@ -56,10 +56,7 @@ impl Holder {
         match present {
             None => Self { key_shown: Some(now), ..next },
             Some(present) if present.key != own.key => present.clone(),
-            // One that ends earlier does not shorten what is remembered.
-            Some(present) => {
-                Self { not_after: next.not_after.max(present.not_after), key_shown: present.key_shown, ..next }
-            }
+            Some(present) => Self { key_shown: present.key_shown, ..next },
         }
     }
 

@@ -91,11 +91,12 @@ impl Holders {
         self.change(subject, |_| made)
     }
 
-    /// Another certificate was made for an agent. Of one that is listed, only what it shows counts.
-    pub(crate) fn renewed(&self, subject: &Subject, made: Holder) -> Result<(), FileError> {
+    /// Another certificate was made for an agent. Of one that is listed, only what it shows counts; another key than the known one is not its own.
+    pub(crate) fn renewed(&self, subject: &Subject, made: Holder, now: UnixTime) -> Result<(), FileError> {
         self.change(subject, |present| match present {
+            Some(holder) if holder.key != made.key => holder.clone(),
             Some(holder) => Holder { offered: Some((made.not_after, made.trusts)), ..holder.clone() },
-            None => made,
+            None => Holder { key_shown: Some(now), ..made },
         })
     }
 

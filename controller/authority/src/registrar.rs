@@ -213,7 +213,7 @@ impl Registrar {
             }
             self.certify_by(&standing, &mut issued, &key, &present.subject, now)?
         };
-        unlisted(self.holders.renewed(&present.subject, holder));
+        unlisted(self.holders.renewed(&present.subject, holder, now));
         Ok(certified)
     }
 
