@@ -34,16 +34,21 @@ pub(crate) fn rerouted<'a>(
     links: &BTreeSet<usize>,
     routes: impl Fn(NodeIx) -> &'a [Route],
 ) -> Vec<NodeIx> {
-    let ends: BTreeSet<NodeIx> = links.iter().filter_map(|link| new.ends(*link)).flatten().collect();
-    let ways: Vec<[Vec<Way>; 2]> = ends.iter().map(|end| [ways_to(old, *end), ways_to(new, *end)]).collect();
     let hop = |from, by: NodeIx| first_hop(routes(from), plan.un(new.id(by)));
-    let changes = |from: NodeIx, [before, after]: [Way; 2]| {
+    let changes = |from: NodeIx, before: Way, after: Way| {
         before.hops != after.hops || (before.by != after.by && hop(from, before.by.1) != hop(from, after.by.1))
     };
-    let is_rerouted = |node: &NodeIx| {
-        ends.contains(node) || ways.iter().any(|[before, after]| changes(*node, [before[*node], after[*node]]))
-    };
-    (0..new.len()).filter(is_rerouted).collect()
+    let ends: BTreeSet<NodeIx> = links.iter().filter_map(|link| new.ends(*link)).flatten().collect();
+    let mut rerouted = vec![false; new.len()];
+    ends.iter().for_each(|end| rerouted[*end] = true);
+    // One end after the other: a drained node has hundreds of them, and a search has an entry for every node.
+    for end in ends {
+        let (before, after) = (ways_to(old, end), ways_to(new, end));
+        for (from, is_other) in rerouted.iter_mut().enumerate().filter(|(_, is_other)| !**is_other) {
+            *is_other = changes(from, before[from], after[from]);
+        }
+    }
+    (0..new.len()).filter(|node| rerouted[*node]).collect()
 }
 
 /// For each node, how `end` is reached from there.
