@@ -9,13 +9,12 @@ use canopy_units::UnixTime;
 
 use crate::Registrar;
 use crate::holder::Holder;
+use crate::rotating::names;
 
 /// Agents renew at half of a certificate's life. One of which less than this part is left is late.
 const LEFT: u32 = 4;
 /// How often the list is read.
 const FRESH: Duration = Duration::from_secs(60);
-/// Names in one text.
-const NAMED: usize = 20;
 
 /// The last answer, and when it was read.
 #[derive(Default)]
@@ -44,11 +43,7 @@ impl Registrar {
         late.sort_unstable();
         let (first, _) = late.first()?;
         let hours = Duration::from_nanos(first.nanos().saturating_sub(now.nanos())).as_secs() / 3600;
-        let mut names: Vec<String> = late.iter().take(NAMED).map(|(_, subject)| subject.to_string()).collect();
-        if let Some(more) = late.len().checked_sub(NAMED).filter(|more| *more > 0) {
-            names.push(format!("and {more} more"));
-        }
-        let names = names.join(", ");
+        let names = names(&late.iter().map(|(_, subject)| subject).collect::<Vec<_>>());
         Some(format!(
             "connected agents have not renewed their certificates, the first of which ends in {hours} h: {names}"
         ))

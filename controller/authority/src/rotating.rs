@@ -309,7 +309,8 @@ fn loss(act: Act, missing: &[&Subject]) -> String {
     }
 }
 
-fn names(subjects: &[&Subject]) -> String {
+/// The first [`NAMED`], and how many more.
+pub(crate) fn names(subjects: &[&Subject]) -> String {
     let mut text = subjects.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if let Some(more) = subjects.len().checked_sub(NAMED).filter(|more| *more > 0) {
         text.push_str(&format!(" and {more} more"));

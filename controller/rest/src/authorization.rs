@@ -5,7 +5,7 @@
 //! nothing of the domain.
 //!
 //! For a caller whose role is one in a tenant, a group of another tenant is a group that there is not: the same answer, here, before anything
-//! of the request is read. What names no group (lists, streams, a group that is created) has the caller's
+//! of the request is read; of a write with an `Idempotency-Key`, where it is prepared, because that may have been done and the group be gone. What names no group (lists, streams, a group that is created) has the caller's
 //! [`Scope`](canopy_controller_core::tenant::Scope): what is read is filtered by it, and commands are checked against it where they are
 //! prepared, in their order.
 
