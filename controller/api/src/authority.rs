@@ -64,6 +64,10 @@ pub struct AuthorityAgent {
     /// Its key is that of an enrollment here; otherwise the one that it has shown first, of which nothing else is known.
     #[serde(default)]
     pub enrolled: bool,
+    /// When a certificate of its name with another key was shown first, nanoseconds since 1970: by the agent before it was enrolled again, or by
+    /// another process. Revoking and enrolling it ends both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_key_unix_ns: Option<u64>,
 }
 
 /// Orders a step of a replacement.

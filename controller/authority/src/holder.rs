@@ -16,6 +16,8 @@ pub(crate) struct Holder {
     pub(crate) key: KeyHash,
     /// When its key was shown first, if that is how it is known and not by an enrollment.
     pub(crate) key_shown: Option<UnixTime>,
+    /// When a certificate of its name with another key was shown first.
+    pub(crate) other_key: Option<UnixTime>,
     /// Which authority has signed its certificate.
     pub(crate) authority: AuthorityHash,
     /// What it trusts.
@@ -35,14 +37,15 @@ impl Holder {
     ) -> Self {
         let whole = |at: UnixTime| UnixTime::from_nanos(at.nanos() / SECOND * SECOND);
         let (not_before, not_after) = (whole(not_before), whole(not_after));
-        Self { not_before, not_after, key, key_shown: None, authority, trusts, offered: None }
+        Self { not_before, not_after, key, key_shown: None, other_key: None, authority, trusts, offered: None }
     }
 
     pub(crate) fn trusts(&self, authority: AuthorityHash) -> bool {
         self.trusts.contains(&authority)
     }
 
-    /// What is known of an agent that has this certificate at `now`. Another key than the known one is not the agent's, and changes nothing.
+    /// What is known of an agent that has this certificate at `now`. Another key than the known one is not the agent's: that it
+    /// was shown is all that changes.
     pub(crate) fn with(
         present: Option<&Self>,
         own: &Certificate,
@@ -55,9 +58,14 @@ impl Holder {
         let next = Self::new(own.not_before, not_after, own.key, authority, trusts);
         match present {
             None => Self { key_shown: Some(now), ..next },
-            Some(present) if present.key != own.key => present.clone(),
-            Some(present) => Self { key_shown: present.key_shown, ..next },
+            Some(present) if present.key != own.key => present.with_other_key(now),
+            Some(present) => Self { key_shown: present.key_shown, other_key: present.other_key, ..next },
         }
+    }
+
+    /// A certificate of its name with another key was shown.
+    pub(crate) fn with_other_key(&self, now: UnixTime) -> Self {
+        Self { other_key: self.other_key.or(Some(now)), ..self.clone() }
     }
 
     /// Its certificate cannot be renewed any more.

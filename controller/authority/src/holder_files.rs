@@ -37,6 +37,8 @@ struct Stored {
     key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key_shown: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    other_key: Option<u64>,
     authority: String,
     trusts: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,6 +116,7 @@ fn stored(subject: &Subject, holder: &Holder) -> Stored {
         not_after: seconds(holder.not_after),
         key: hex::encode(holder.key.0),
         key_shown: holder.key_shown.map(seconds),
+        other_key: holder.other_key.map(seconds),
         authority: holder.authority.to_string(),
         trusts: texts(&holder.trusts),
         offered: holder.offered.as_ref().map(|(end, trusts)| (seconds(*end), texts(trusts))),
@@ -130,8 +133,8 @@ fn read(text: &str) -> Result<(Subject, Holder), String> {
     let offered = stored.offered.map(|(end, trusts)| hashes(&trusts).map(|trusts| (at(end), trusts))).transpose()?;
     let (not_before, not_after) = (at(stored.not_before), at(stored.not_after));
     let (authority, trusts) = (hash(&stored.authority)?, hashes(&stored.trusts)?);
-    let (key, key_shown) = (KeyHash(key), stored.key_shown.map(at));
-    Ok((subject, Holder { not_before, not_after, key, key_shown, authority, trusts, offered }))
+    let (key, key_shown, other_key) = (KeyHash(key), stored.key_shown.map(at), stored.other_key.map(at));
+    Ok((subject, Holder { not_before, not_after, key, key_shown, other_key, authority, trusts, offered }))
 }
 
 fn seconds(at: UnixTime) -> u64 {

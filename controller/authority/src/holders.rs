@@ -94,7 +94,7 @@ impl Holders {
     /// Another certificate was made for an agent. Of one that is listed, only what it shows counts; another key than the known one is not its own.
     pub(crate) fn renewed(&self, subject: &Subject, made: Holder, now: UnixTime) -> Result<(), FileError> {
         self.change(subject, |present| match present {
-            Some(holder) if holder.key != made.key => holder.clone(),
+            Some(holder) if holder.key != made.key => holder.with_other_key(now),
             Some(holder) => Holder { offered: Some((made.not_after, made.trusts)), ..holder.clone() },
             None => Holder { key_shown: Some(now), ..made },
         })
@@ -142,12 +142,17 @@ impl Holders {
         }
     }
 
-    /// Drops those whose certificates cannot be renewed any more. It reads every entry: to be called now and then.
+    /// Drops those whose certificates cannot be renewed any more. It reads every entry: to be called now and then. If that is so for all of them,
+    /// the clock may be wrong, and the list would be lost for good: none is dropped then.
     pub(crate) fn forget(&self, now: UnixTime) {
-        let gone: Vec<Subject> = {
+        let (gone, all): (Vec<Subject>, usize) = {
             let state = self.state();
-            state.entries.iter().filter(|(_, holder)| holder.is_gone(now)).map(|(subject, _)| subject.clone()).collect()
+            let gone = state.entries.iter().filter(|(_, holder)| holder.is_gone(now));
+            (gone.map(|(subject, _)| subject.clone()).collect(), state.entries.len())
         };
+        if gone.len() == all {
+            return;
+        }
         for subject in gone {
             let _writing = self.writing(&subject);
             {

@@ -76,6 +76,8 @@ pub struct HolderStatus {
     pub not_after: UnixTime,
     /// Its key is that of an enrollment here; otherwise the one that it has shown first.
     pub is_enrolled: bool,
+    /// When a certificate of its name with another key was shown first: of the agent before it was enrolled again, or of another process.
+    pub other_key: Option<UnixTime>,
 }
 
 /// The authority, its replacement, and the agents whose certificates are valid or renewable and not revoked.
@@ -200,6 +202,7 @@ impl Registrar {
             authority: holder.authority,
             not_after: holder.not_after,
             is_enrolled: holder.key_shown.is_none(),
+            other_key: holder.other_key,
         };
         let all = self.holders.all(now).into_iter().filter(|(subject, holder, _)| !is_revoked(subject, holder));
         RotationStatus { authority, progress, listed_since: self.holders.since(), holders: all.map(one).collect() }

@@ -199,8 +199,29 @@ fn a_change_writes_the_file_of_its_agent_alone() {
     assert_eq!(changed(&before), [holders.join("node-n1.json")]);
     // Only the end of n1's first certificate was shown, so both are gone at the same time.
     let late = UnixTime::now() + LIFETIME + RENEWABLE + DAY;
+    enrolled_at(&registrar, "node/n2", UnixTime::now() + LIFETIME + RENEWABLE);
     let registrar = Registrar::open(settings(directory.path()), late).unwrap();
-    assert_eq!((registrar.rotation(late).holders.len(), files().len()), (0, 1));
+    assert_eq!((registrar.rotation(late).holders.len(), files().len()), (1, 2));
+}
+
+/// Catches a clock that is years ahead at a start, and makes the list of agents an empty one for good; and a list that grows for ever.
+#[test]
+fn a_clock_far_ahead_forgets_no_list_and_an_agent_that_is_gone_is_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = |ahead: Duration| Registrar::open(settings(directory.path()), UnixTime::now() + ahead).unwrap();
+    let listed = |registrar: &Registrar| {
+        let all = registrar.rotation(UnixTime::now()).holders;
+        all.iter().map(|one| one.subject.to_string()).collect::<Vec<_>>()
+    };
+    let registrar = start(Duration::ZERO);
+    enrolled(&registrar, "node/n1");
+    drop((registrar, start(10 * 365 * DAY)));
+    let registrar = start(Duration::ZERO);
+    assert_eq!(listed(&registrar), ["node/n1"]);
+    let later = 10 * DAY;
+    enrolled_at(&registrar, "node/n2", UnixTime::now() + later);
+    drop((registrar, start(LIFETIME + RENEWABLE + DAY)));
+    assert_eq!(listed(&start(Duration::ZERO)), ["node/n2"]);
 }
 
 /// A thief of the authority's key makes certificates for keys of its own until the authority is replaced. Catches one that is renewed by the
@@ -240,6 +261,12 @@ fn a_certificate_of_another_key_is_not_renewed_under_the_next_authority() {
     assert_eq!(not_enrolled, ["host/r8"]);
     take(&registrar, Act::Issue, &[]).unwrap();
     let registrar = open(directory.path());
+    // Their names are known at any time, after a restart, too.
+    let two_keys = |registrar: &Registrar| {
+        let all = registrar.rotation(UnixTime::now()).holders;
+        all.into_iter().filter(|one| one.other_key.is_some()).map(|one| one.subject.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(two_keys(&registrar), ["node/n1", "node/n2"]);
     let renew = |of: &Credentials| {
         registrar
             .renew(&of.certificate, &of.key.request().unwrap(), UnixTime::now())
@@ -254,7 +281,7 @@ fn a_certificate_of_another_key_is_not_renewed_under_the_next_authority() {
     assert_eq!((renew(&own), renew(&away)), (Ok(()), Ok(())));
     // An agent that lost its key is enrolled again, with another one.
     let again = enrolled(&registrar, "node/n2");
-    assert_eq!(renew(&again), Ok(()));
+    assert_eq!((renew(&again), two_keys(&registrar)), (Ok(()), vec!["node/n1".to_owned()]));
     assert!(renew(&away).unwrap_err().contains("another key"));
 }
 

@@ -40,6 +40,7 @@ pub(crate) struct Whole {
     /// Runs while a message is awaited that has to come.
     until: Option<Pin<Box<Sleep>>>,
     has_ended: bool,
+    has_passed_on: bool,
 }
 
 impl Whole {
@@ -50,7 +51,16 @@ impl Whole {
             _ => (&[][..], false),
         };
         let until = (!is_stream).then(|| Box::pin(sleep(MESSAGE_TIMEOUT)));
-        Self { body, account, items, is_stream, received: BytesMut::new(), until, has_ended: false }
+        Self {
+            body,
+            account,
+            items,
+            is_stream,
+            received: BytesMut::new(),
+            until,
+            has_ended: false,
+            has_passed_on: false,
+        }
     }
 
     /// The length of the message that is being received, with its prefix.
@@ -70,10 +80,15 @@ impl Whole {
             return Ok(None);
         }
         let message = self.received.split_to(length).freeze();
+        if self.received.len() < length {
+            // In a buffer of its own, so that it does not hold that of the message.
+            self.received = BytesMut::from(&self.received[..]);
+        }
         items::check(&message[PREFIX..], self.items)?;
         if self.is_stream {
-            self.until = None;
+            self.until = (!self.received.is_empty()).then(|| Box::pin(sleep(MESSAGE_TIMEOUT)));
         }
+        self.has_passed_on = true;
         Ok(Some(message))
     }
 
@@ -97,8 +112,9 @@ impl http_body::Body for Whole {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
         // What was passed on before has been taken in by now.
-        if this.received.is_empty() {
-            this.account.give_back();
+        if std::mem::take(&mut this.has_passed_on) {
+            let rest = this.received.len();
+            this.account.keep(if rest == 0 { 0 } else { rest + PART });
         }
         loop {
             if let Some(message) = this.next()? {
@@ -255,6 +271,20 @@ mod tests {
         assert_eq!(next(&mut whole(&octets, true, TELEMETRY, &budget)).await, Some(Err(Code::ResourceExhausted)));
     }
 
+    /// Catches charges that grow with a stream, where no part ends with a message: parts are as long as the client's buffers, whatever is in them.
+    #[tokio::test]
+    async fn a_part_that_ends_in_the_next_message_is_counted_while_that_is_not_taken_in() {
+        let budget = Budget::new(4000, 1000);
+        let one = message(&[7; 300]);
+        let sent = [&one[..]; 20].concat();
+        let mut stream = whole(&sent.chunks(404).collect::<Vec<_>>(), true, TELEMETRY, &budget);
+        for n in 0..20 {
+            assert_eq!(next(&mut stream).await, Some(Ok(one.clone().into())), "message {n}");
+            assert!(stream.received.capacity() < 1000, "message {n} holds the buffer of those before");
+        }
+        assert_eq!(next(&mut stream).await, None);
+    }
+
     /// Catches a call that waits for good, and a stream that ends because its next message is not due.
     #[tokio::test(start_paused = true)]
     async fn a_message_is_there_in_time() {
@@ -269,6 +299,14 @@ mod tests {
         assert!(tokio::time::timeout(MESSAGE_TIMEOUT * 10, next(&mut silent)).await.is_err());
         let mut idle = whole(&[&long], false, TELEMETRY, &budget);
         assert!(next(&mut idle).await.unwrap().is_ok());
+        let begun = [&long[..], &long[..9]].concat();
+        let mut begins = whole(&[&begun], false, TELEMETRY, &budget);
+        assert!(next(&mut begins).await.unwrap().is_ok());
+        assert_eq!(
+            next(&mut begins).await,
+            Some(Err(Code::DeadlineExceeded)),
+            "the second one has begun with the first"
+        );
         let more = tokio::time::timeout(MESSAGE_TIMEOUT * 10, next(&mut idle)).await;
         assert!(more.is_err(), "a stream ended between two messages: {more:?}");
         // A call with one message has to end.

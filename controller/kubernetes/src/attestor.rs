@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use canopy_identity::{AuthorityHash, Subject};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
 use hyper::{Method, StatusCode};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -112,7 +114,11 @@ pub struct Attestor {
     of_others: Semaphore,
     /// By the digest of the token.
     known: Mutex<BTreeMap<[u8; 32], Known>>,
+    /// What the API server is asked now, by the digest of the token: all who show it wait for one answer.
+    asked: Mutex<BTreeMap<[u8; 32], WeakShared<Asked>>>,
 }
+
+type Asked = BoxFuture<'static, Result<Account, Refusal>>;
 
 /// The account of a token that the API server has confirmed.
 #[derive(Clone, Debug)]
@@ -128,7 +134,7 @@ impl Attestor {
     /// Of these settings; nothing is asked yet.
     pub fn new(settings: Settings) -> Self {
         let [places, of_others] = [AT_ONCE, OF_OTHERS].map(Semaphore::new);
-        Self { settings, places, of_others, known: Mutex::default() }
+        Self { settings, places, of_others, known: Mutex::default(), asked: Mutex::default() }
     }
 
     /// Writes the hashes of the authority where agents find them, if that is configured; tries until it succeeds.
@@ -161,13 +167,13 @@ impl Attestor {
     ///
     /// # Errors
     /// It is not valid, or the API server cannot be asked and has not confirmed it.
-    pub async fn account(&self, token: &str, counts: impl Fn(&Account) -> bool) -> Result<Account, Refusal> {
+    pub async fn account(self: &Arc<Self>, token: &str, counts: impl Fn(&Account) -> bool) -> Result<Account, Refusal> {
         let (digest, now) = (Sha256::digest(token.as_bytes()).into(), Instant::now());
         if let Some(account) = self.fresh(&digest) {
             return Ok(account);
         }
-        match self.confirm(token, &self.of_others).await {
-            Ok(Attested { account, .. }) => {
+        match self.ask(digest, token).await {
+            Ok(account) => {
                 if counts(&account) {
                     self.keep(digest, Known { account: account.clone(), confirmed: now, ask: now + FRESH });
                 }
@@ -182,6 +188,22 @@ impl Attestor {
                 Err(refusal)
             }
         }
+    }
+
+    /// The API server's answer about a token, asked for once for all requests that wait for it.
+    fn ask(self: &Arc<Self>, digest: [u8; 32], token: &str) -> Shared<Asked> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(present) = asked.get(&digest).and_then(WeakShared::upgrade) {
+            return present;
+        }
+        let (attestor, token) = (self.clone(), token.to_owned());
+        let review =
+            async move { attestor.confirm(&token, &attestor.of_others).await.map(|attested| attested.account) };
+        let review = review.boxed().shared();
+        // As many as wait for the places of others; each has its request behind it.
+        asked.retain(|_, review| review.upgrade().is_some());
+        asked.extend(review.downgrade().map(|weak| (digest, weak)));
+        review
     }
 
     /// An account that need not be asked for yet.
@@ -302,9 +324,9 @@ mod tests {
         read(review.status, "canopy")
     }
 
-    fn attestor() -> Attestor {
+    fn attestor() -> Arc<Attestor> {
         let account = |text: &str| Some(text.parse().unwrap());
-        Attestor::new(Settings {
+        Arc::new(Attestor::new(Settings {
             api: "https://127.0.0.1:1".parse().unwrap(),
             ca_file: "/nonexistent".into(),
             token_file: "/nonexistent".into(),
@@ -314,7 +336,7 @@ mod tests {
             publish: None,
             nodes: [("worker-1".to_owned(), "n1".to_owned())].into(),
             hosts: Default::default(),
-        })
+        }))
     }
 
     #[test]

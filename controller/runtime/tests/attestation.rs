@@ -226,6 +226,9 @@ async fn a_service_account_has_the_role_that_the_configuration_gives_it() {
         );
     }
     assert_eq!(domain.api.reviews(), 1, "each request has asked the API server");
+    let at_once = (0..20).map(|_| send("of.the.prometheus", "/metrics"));
+    assert!(futures::future::join_all(at_once).await.iter().all(|(status, _)| *status == 200));
+    assert_eq!(domain.api.reviews(), 2, "each of the requests at once has asked the API server");
     assert_eq!(send("of.the.prometheus", "/metrics").await.0, 200);
     let (status, why) = send("of.the.prometheus", "/api/v1/nodes").await;
     assert!(status == 403 && why.contains("RoleNeeded"), "{why}");

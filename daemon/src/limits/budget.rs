@@ -86,24 +86,25 @@ impl<S: Clone + Eq + Hash> Account<S> {
         Ok(())
     }
 
-    /// Gives back all that it holds.
-    pub fn give_back(&mut self) {
-        if self.held == 0 {
+    /// Gives back what it holds beyond so many octets.
+    pub fn keep(&mut self, octets: usize) {
+        let given = self.held.saturating_sub(octets);
+        if given == 0 {
             return;
         }
         let mut held = self.budget.lock();
-        held.all -= self.held;
+        held.all -= given;
         match held.by_source.get_mut(&self.source) {
-            Some(own) if *own > self.held => *own -= self.held,
+            Some(own) if *own > given => *own -= given,
             _ => _ = held.by_source.remove(&self.source),
         }
-        self.held = 0;
+        self.held -= given;
     }
 }
 
 impl<S: Clone + Eq + Hash> Drop for Account<S> {
     fn drop(&mut self) {
-        self.give_back();
+        self.keep(0);
     }
 }
 
@@ -122,8 +123,14 @@ mod tests {
         drop(first);
         assert_eq!(budget.lock().by_source["a"], 10);
         second.take(30).unwrap();
-        second.give_back();
-        second.give_back();
+        second.keep(50);
+        second.keep(15);
+        {
+            let held = budget.lock();
+            assert_eq!((held.all, held.by_source["a"]), (15, 15));
+        }
+        second.keep(0);
+        second.keep(0);
         let held = budget.lock();
         assert!(held.all == 0 && held.by_source.is_empty());
     }

@@ -1209,6 +1209,12 @@ export interface components {
              * @description When that ends, nanoseconds since 1970.
              */
             notAfterUnixNs: number;
+            /**
+             * Format: uint64
+             * @description When a certificate of its name with another key was shown first, nanoseconds since 1970: by the agent before it was enrolled again, or by
+             *     another process. Revoking and enrolling it ends both.
+             */
+            otherKeyUnixNs?: number | null;
             /** @description It needs nothing more for the next step. */
             ready: boolean;
             /** @description `node/NAME` or `host/NAME`. */

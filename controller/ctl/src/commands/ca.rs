@@ -71,6 +71,16 @@ fn show(shown: &Authority, out: &mut dyn Write) -> Result<(), Failure> {
         let names = text(known.join(", "));
         writeln!(out, "Not enrolled here, known by the keys that they have shown: {names}")?;
     }
+    for (agent, since) in agents.iter().filter_map(|agent| Some((agent, agent.other_key_unix_ns?))) {
+        let (subject, since) = (text(&agent.subject), rfc3339::format(UnixTime::from_nanos(since)));
+        let (kind, name) = agent.subject.split_once('/').unwrap_or(("node", &agent.subject));
+        writeln!(
+            out,
+            "Two keys in one name: {subject}, since {since}; unless it was enrolled again then, another machine has a certificate of it: canopyctl {} revoke {}, then enroll it",
+            text(kind),
+            text(name)
+        )?;
+    }
     Ok(())
 }
 
@@ -88,6 +98,7 @@ mod tests {
             authority: "a".into(),
             not_after_unix_ns: 0,
             enrolled: subject != "node/n2",
+            other_key_unix_ns: (subject == "host/r1").then_some(0),
         };
         let replacement = AuthorityReplacement {
             step: ReplacementStep::Issuing,
@@ -115,6 +126,10 @@ mod tests {
             out.contains("node/n1: connected, has a certificate of the former") && !out.contains("node/n2:"),
             "{out}"
         );
-        assert!(out.ends_with("by the keys that they have shown: node/n2\n"), "{out}");
+        assert!(out.contains("by the keys that they have shown: node/n2\n"), "{out}");
+        assert!(
+            out.contains("host/r1, since 1970-01-01T00:00:00") && out.contains("canopyctl host revoke r1,"),
+            "{out}"
+        );
     }
 }

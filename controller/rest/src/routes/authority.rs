@@ -130,6 +130,7 @@ fn shown(status: RotationStatus) -> Authority {
         authority: holder.authority.to_string(),
         not_after_unix_ns: holder.not_after.nanos(),
         enrolled: holder.is_enrolled,
+        other_key_unix_ns: holder.other_key.map(|at| at.nanos()),
     };
     Authority {
         authority: status.authority.to_string(),
