@@ -8,7 +8,7 @@ fn main() -> std::io::Result<()> {
         .bytes(".canopy.v1.NodeDelta.base")
         .bytes(".canopy.v1.SnapshotPage.base")
         // They have a secret: `srh_hmac.rs` and `identity.rs` have their Debug forms.
-        .skip_debug([".canopy.v1.SrhHmacKey", ".canopy.v1.EnrollRequest"])
+        .skip_debug([".canopy.v1.SrhHmacKey", ".canopy.v1.EnrollRequest", ".canopy.v1.IdentifyPodRequest"])
         .compile_protos(
             &[
                 "proto/canopy/v1/node.proto",

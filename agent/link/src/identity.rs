@@ -118,7 +118,7 @@ async fn enroll_with(
 pub async fn reach(target: &Target, directory: &Path) -> Result<(), IdentityError> {
     let channel = target.channel(directory).map_err(|error| Status::from_error(Box::new(error)))?;
     // A call that every agent may make; the group does not have to exist.
-    let request = pb::WatchGroupRequest { group: "canopy-doctor".into() };
+    let request = pb::WatchGroupRequest { group: "canopy-doctor".into(), ..Default::default() };
     match tokio::time::timeout(REACHED_WITHIN, MembershipServiceClient::new(channel).watch_group(request)).await {
         Ok(Err(status)) if status.code() != Code::NotFound => Err(status.into()),
         Ok(_) => Ok(()),

@@ -84,7 +84,7 @@ impl Kubernetes {
     }
 }
 
-/// Section `host_socket`: the socket and its permitted users. Root and the agent's own user are always permitted.
+/// Section `host_socket`: the socket and who may call: users, of which root and the agent's own are always permitted, or pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSocket {
@@ -98,16 +98,28 @@ pub struct HostSocket {
     /// Permitted groups; only the effective group of a process counts (SO_PEERCRED reports no other).
     #[serde(deserialize_with = "list")]
     pub gids: Vec<u32>,
+    /// Pods call instead of users: each call has the token of its pod, and no user has a right, root included.
+    pub kubernetes: bool,
 }
 
 impl HostSocket {
     /// The default path; no users besides those that are always permitted.
     pub(crate) fn at_default() -> Self {
-        Self { path: "/run/canopy/host.sock".into(), group: String::new(), uids: vec![], gids: vec![] }
+        let (group, uids, gids) = (String::new(), vec![], vec![]);
+        Self { path: "/run/canopy/host.sock".into(), group, uids, gids, kubernetes: false }
     }
 
-    pub(crate) fn check(&self, faults: &mut Faults) {
-        let Self { path, uids, gids, .. } = self;
+    pub(crate) fn check(&self, controller: &Target, faults: &mut Faults) {
+        let Self { path, uids, gids, kubernetes, .. } = self;
+        if *kubernetes && !(uids.is_empty() && gids.is_empty()) {
+            faults.push(
+                "host_socket.kubernetes",
+                "gives users no right: leave host_socket.uids and host_socket.gids empty",
+            );
+        }
+        if *kubernetes && matches!(controller, Target::Unix(_)) {
+            faults.push("host_socket.kubernetes", "is for a controller at https://HOST:PORT: set controller");
+        }
         if !path.as_os_str().is_empty() {
             faults.check("host_socket.path", socket::check_path(path));
         }
@@ -254,7 +266,7 @@ impl Settings for Config {
         faults.check("pin_dir", absolute(&self.pin_dir));
         faults.check("sysctl_dir", absolute(&self.sysctl_dir));
         self.kubernetes.check(&self.controller, faults);
-        self.host_socket.check(faults);
+        self.host_socket.check(&self.controller, faults);
         if self.stamp.port == 0 {
             faults.push("stamp.port", "0 is not a UDP port: use 1 to 65535");
         }
@@ -345,6 +357,9 @@ mod tests {
             ("kubernetes = { token_file = '/token', authority_file = '/authorities' }", "kubernetes.token_file"),
             ("host_socket.path = 'relative'", "host_socket.path"),
             ("host_socket.uids = 'alice'", "host_socket.uids"),
+            ("host_socket.kubernetes = true", "host_socket.kubernetes"),
+            ("controller = 'https://a:1'\nhost_socket = { kubernetes = true, uids = [0] }", "host_socket.kubernetes"),
+            ("controller = 'https://a:1'\nhost_socket = { kubernetes = true, gids = [0] }", "host_socket.kubernetes"),
             ("stamp.port = 0", "stamp.port"),
             ("stamp.port = '65536'", "stamp.port"),
             ("stamp.interval = '1ms'", "stamp.interval"),
@@ -388,6 +403,12 @@ mod tests {
         assert_eq!((config.host_socket.path, config.host_socket.group), (PathBuf::new(), "44".into()));
         assert_eq!((config.host_socket.uids, config.stamp.port), (vec![1000, 1001], 863));
         assert_eq!((config.congestion.disclose, config.log.format), (false, LogFormat::Json));
+        assert!(
+            read("controller = 'https://a:1'", &[("CANOPY__HOST_SOCKET__KUBERNETES", "true")])
+                .unwrap()
+                .host_socket
+                .kubernetes
+        );
     }
 
     #[test]

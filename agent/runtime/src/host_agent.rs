@@ -19,7 +19,7 @@ use clap::{CommandFactory, FromArgMatches};
 use crate::doctor;
 use crate::host_socket::{Hosts, Served};
 use crate::ledger::Ledger;
-use crate::program::{ConfigCommand, SHUTDOWN_GRACE, VERSION, enroll, print_checks, random, runtime};
+use crate::program::{ConfigCommand, SHUTDOWN_GRACE, VERSION, enroll, print_checks, random, runtime, since_boot};
 use cli::{HostCli, HostCommand, HostFlags};
 use config::HostConfig;
 
@@ -93,6 +93,7 @@ async fn run(config: HostConfig) -> anyhow::Result<()> {
         target: config.controller.to_string(),
         controller: channels.control,
         state_dir: config.state_dir,
+        clock: Arc::new(since_boot),
         on_ready: Box::new(move || ready.ready()),
     };
     let (close, closing) = tokio::sync::watch::channel(false);

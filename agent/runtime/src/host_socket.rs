@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The socket for RDMA applications on attached hosts: `MembershipService`, forwarded to the controller.
 //!
-//! The kernel reports the caller's credentials (`SO_PEERCRED`): [`access`] decides whether the caller is permitted, [`slots`]
-//! limits concurrent connections. A membership belongs to the user that made it; [`owners`] stores the owner across restarts. With a lease
+//! The kernel reports the caller's credentials (`SO_PEERCRED`), or the caller is a pod that sends its token, which [`tokens`] has the
+//! controller confirm: [`access`] decides whether the caller is permitted, [`slots`] limits concurrent connections. A membership belongs to the
+//! user or the pod that made it ([`owner`]); [`owners`] stores the owner across restarts, and [`known`] has the tokens that count. With a lease
 //! it ends with the process that made it: [`leases`] has who holds which, [`ending`] leaves.
 //! [`service`] checks each call and forwards it over a separate connection, so that slow applications do not delay the agent's
 //! own calls. [`Served`] has the hosts: those of a node, or the machine itself, whose leases [`upstream`] holds at the controller.
@@ -12,13 +13,16 @@
 mod access;
 mod ending;
 mod flows;
+mod known;
 mod leases;
 mod listen;
+mod owner;
 mod owners;
 mod served;
 mod service;
 mod slots;
 mod stored;
+mod tokens;
 mod upstream;
 mod watch;
 
@@ -40,6 +44,8 @@ use leases::{Leases, Unheld};
 use owners::Owners;
 pub use served::Served;
 use service::Membership;
+pub use tokens::Clock;
+use tokens::Tokens;
 use upstream::Upstream;
 
 /// Concurrent calls on one connection, including watches and one per membership with a lease.
@@ -64,6 +70,8 @@ pub struct Hosts {
     pub controller: Channel,
     /// Directory of the file of membership owners.
     pub state_dir: PathBuf,
+    /// By which tokens of pods end.
+    pub clock: Clock,
     /// Called whenever the socket has become ready.
     pub on_ready: Box<dyn Fn() + Send + Sync>,
 }
@@ -99,8 +107,13 @@ impl Hosts {
             upstream.resume(unheld.iter().map(|unheld| &unheld.key));
         }
         let access = Arc::new(Access::new(&self.config));
-        let flows = upstream.as_ref().map(|upstream| SourceFlows::new(upstream.flows(), closing.clone()));
-        let membership = Membership::new(self.target, &ending, upstream);
+        let tokens = self.config.kubernetes.then(|| {
+            Tokens::load(&self.state_dir, self.controller.clone(), self.target.clone(), Arc::clone(&self.clock))
+        });
+        // A pacer has the flows of all sources of the machine, whichever pods they are of: where pods are callers, there is none for it.
+        let flows = upstream.as_ref().filter(|_| tokens.is_none());
+        let flows = flows.map(|upstream| SourceFlows::new(upstream.flows(), closing.clone()));
+        let membership = Membership::new(self.target, &ending, tokens, upstream);
         let socket = Socket { config: self.config, access, membership, flows, on_ready: self.on_ready };
         let serving = socket.serve(&ending, unheld, &mut closing);
         tokio::select! {

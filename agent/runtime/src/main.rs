@@ -14,7 +14,9 @@ use canopy_agent_runtime::host_socket::{Hosts, Served};
 use canopy_agent_runtime::leaving::{self, Leaving, Mark};
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::metrics::{About, Exporter};
-use canopy_agent_runtime::program::{ConfigCommand, SHUTDOWN_GRACE, VERSION, enroll, print_checks, random, runtime};
+use canopy_agent_runtime::program::{
+    ConfigCommand, SHUTDOWN_GRACE, VERSION, enroll, print_checks, random, runtime, since_boot,
+};
 use canopy_agent_runtime::readiness::{self, Readiness};
 use canopy_agent_runtime::{Ended, Parts, doctor, host_agent, run};
 use canopy_daemon::config::Loaded;
@@ -130,6 +132,7 @@ async fn run_agent(config: Config) -> anyhow::Result<ExitCode> {
         target: config.controller.to_string(),
         controller: config.controller.channels(&identity).context("controller")?.control,
         state_dir: config.state_dir.clone(),
+        clock: Arc::new(since_boot),
         on_ready: Box::new(|| ()),
     };
     let (close, closing) = tokio::sync::watch::channel(false);

@@ -7,7 +7,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use anyhow::Context;
+use canopy_units::{Monotonic, nanos};
 use clap::Subcommand;
+use nix::time::{ClockId, clock_gettime};
 
 use crate::doctor::Check;
 
@@ -38,6 +40,11 @@ pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// Uniform in `[0, 1)`, from the random keys of a hasher: sufficient to spread the agents' reconnects.
 pub fn random() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The clock that continues while the machine sleeps, since its start. Without one, everything that has an end has ended.
+pub fn since_boot() -> Monotonic {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Monotonic::NEVER, |at| Monotonic::from_nanos(nanos(at.into())))
 }
 
 /// Prints what `doctor` found, for people.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use canopy_agent_link::Target;
 use canopy_agent_runtime::config::HostSocket;
 use canopy_agent_runtime::host_socket::{Hosts, Served};
+use canopy_agent_runtime::program::since_boot;
 use canopy_control::pb;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::source_flow_service_client::SourceFlowServiceClient;
@@ -33,11 +34,18 @@ impl Agent {
         let (send, ready) = oneshot::channel();
         let send = std::sync::Mutex::new(Some(send));
         let hosts = Hosts {
-            config: HostSocket { path: dir.join("r1.sock"), group: String::new(), uids: vec![], gids: vec![] },
+            config: HostSocket {
+                path: dir.join("r1.sock"),
+                group: String::new(),
+                uids: vec![],
+                gids: vec![],
+                kubernetes: false,
+            },
             served: Served::Host { name: "r1".into(), holds: channels.telemetry, random: Arc::new(|| 0.5) },
             target: target.to_string(),
             controller: channels.control,
             state_dir: dir.to_owned(),
+            clock: Arc::new(since_boot),
             on_ready: Box::new(move || _ = send.lock().unwrap().take().map(|ready| ready.send(()))),
         };
         let (close, closing) = watch::channel(false);
@@ -118,7 +126,7 @@ async fn the_agent_holds_at_the_controller_what_applications_hold_here() {
     assert!(controller.requests.lock().unwrap().leaves.is_empty());
 
     // What ends here is not held there.
-    let leave = pb::LeaveRequest { group: "g".into(), host: "r1".into(), uid: Some(7) };
+    let leave = pb::LeaveRequest { group: "g".into(), host: "r1".into(), uid: Some(7), ..Default::default() };
     client.leave(leave).await.unwrap();
     assert_eq!(held.message().await.unwrap_err().code(), Code::NotFound);
     assert_eq!(controller.requests.lock().unwrap().leaves[0].uid, Some(own));
@@ -170,7 +178,7 @@ async fn the_flows_of_sources_that_are_held_are_watched() {
     // One that comes later is given what is known.
     let mut late = watching.watch_source_flows(pb::WatchSourceFlowsRequest {}).await.unwrap().into_inner();
     assert_eq!(late.message().await.unwrap(), Some(wanted));
-    client.leave(pb::LeaveRequest { group: "g".into(), host: "r1".into(), uid: None }).await.unwrap();
+    client.leave(pb::LeaveRequest { group: "g".into(), host: "r1".into(), ..Default::default() }).await.unwrap();
     assert_eq!(watch.message().await.unwrap(), Some(pb::WatchSourceFlowsResponse::default()));
     agent.stop().await;
     let ended = soon("the end of the watch", async {

@@ -70,15 +70,18 @@ pub struct Principal {
     /// Name of the token that acted for an operator; absent where the operator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// Service account of the pod that joined at the host, `NAMESPACE/NAME`; absent for users of hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
 }
 
-from_fields!(principal::Principal { kind, name, uid, via, token });
+from_fields!(principal::Principal { kind, name, uid, via, token, account });
 
-/// As the domain's: `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `uid 1000 of host r1`, `the controller`.
+/// As the domain's: `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `uid 1000 of host r1`, `default/trainer of host r1`, `the controller`.
 impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, name, uid, via, token } = self.clone();
-        principal::Principal { kind, name, uid, via, token }.fmt(f)
+        let Self { kind, name, uid, via, token, account } = self.clone();
+        principal::Principal { kind, name, uid, via, token, account }.fmt(f)
     }
 }
 

@@ -8,6 +8,8 @@ use crate::request_id::RequestId;
 
 /// Longest name that is kept of a principal, octets.
 pub const MAX_PRINCIPAL_NAME: usize = 128;
+/// Longest service account that is kept, octets: NAMESPACE/NAME, a label and a subdomain of RFC 1123.
+pub const MAX_ACCOUNT: usize = 63 + 1 + 253;
 
 /// Kinds of principals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,17 +49,25 @@ pub struct Principal {
     /// Name of the token that acts for an operator; absent where the operator does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// Service account of the pod at a host, NAMESPACE/NAME; absent for users of hosts. An earlier version reads over it, and shows the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
 }
 
 impl Principal {
     /// An operator; the name is cut at [`MAX_PRINCIPAL_NAME`].
     pub fn operator(name: impl Into<String>, uid: Option<u32>) -> Self {
-        Self { kind: PrincipalKind::Operator, name: cut(name.into()), uid, via: None, token: None }
+        Self { kind: PrincipalKind::Operator, name: cut(name.into()), uid, ..Self::default() }
     }
 
     /// A user of the host with this name.
     pub fn host(name: impl Into<String>) -> Self {
-        Self { kind: PrincipalKind::Host, name: cut(name.into()), uid: None, via: None, token: None }
+        Self { kind: PrincipalKind::Host, name: cut(name.into()), ..Self::default() }
+    }
+
+    /// A pod with this service account at the host with this name.
+    pub fn pod(host: impl Into<String>, account: impl Into<String>) -> Self {
+        Self { account: Some(cut_at(account.into(), MAX_ACCOUNT)), ..Self::host(host) }
     }
 
     /// The same principal in a session of the web UI.
@@ -76,18 +86,21 @@ impl Principal {
     /// changed; users of hosts are those of one host.
     pub fn is_same(&self, other: &Self) -> bool {
         let is_named = |of: &Self| of.uid.is_none() || of.kind == PrincipalKind::Host;
-        let names = |of: &Self| (of.kind, of.uid, is_named(of).then(|| of.name.clone()));
+        let names = |of: &Self| (of.kind, of.uid, is_named(of).then(|| of.name.clone()), of.account.clone());
         names(self) == names(other) && (self.uid.is_some() || !self.name.is_empty())
     }
 }
 
-/// `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `uid 1000 of host r1`, `the controller`.
+/// `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `uid 1000 of host r1`, `default/trainer of host r1`, `the controller`.
 impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.kind, self.name.as_str(), self.uid) {
             (PrincipalKind::Controller, ..) => f.write_str("the controller"),
-            (PrincipalKind::Host, name, Some(uid)) => write!(f, "uid {uid} of host {name}"),
-            (PrincipalKind::Host, name, None) => write!(f, "host {name}"),
+            (PrincipalKind::Host, name, uid) => match (&self.account, uid) {
+                (Some(account), _) => write!(f, "{account} of host {name}"),
+                (None, Some(uid)) => write!(f, "uid {uid} of host {name}"),
+                (None, None) => write!(f, "host {name}"),
+            },
             (PrincipalKind::Operator, "", Some(uid)) => write!(f, "uid {uid}"),
             (PrincipalKind::Operator, "", None) => f.write_str("an operator"),
             (PrincipalKind::Operator, name, _) => f.write_str(name),
@@ -100,9 +113,13 @@ impl std::fmt::Display for Principal {
     }
 }
 
-fn cut(mut name: String) -> String {
-    if name.len() > MAX_PRINCIPAL_NAME {
-        let end = (0..=MAX_PRINCIPAL_NAME).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+fn cut(name: String) -> String {
+    cut_at(name, MAX_PRINCIPAL_NAME)
+}
+
+fn cut_at(mut name: String, most: usize) -> String {
+    if name.len() > most {
+        let end = (0..=most).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
         name.truncate(end);
     }
     name
@@ -141,6 +158,7 @@ mod tests {
             (Principal::operator("", None), "an operator"),
             (Principal::host("r1"), "host r1"),
             (Principal { uid: Some(1000), ..Principal::host("r1") }, "uid 1000 of host r1"),
+            (Principal::pod("r1", "default/trainer"), "default/trainer of host r1"),
             (Principal::default(), "the controller"),
         ];
         for (principal, name) in names {
@@ -153,9 +171,14 @@ mod tests {
         assert!(!Principal::operator("r1", None).is_same(&Principal::host("r1")));
         assert_eq!(Principal::operator(format!("x{}", "ä".repeat(64)), None).name, format!("x{}", "ä".repeat(63)));
         assert_eq!(Principal::host("x".repeat(129)).name.len(), MAX_PRINCIPAL_NAME);
+        let (pod, longest) = (Principal::pod("r1", "a/b"), "x".repeat(MAX_ACCOUNT));
+        assert!(
+            pod.is_same(&pod) && !pod.is_same(&Principal::host("r1")) && !pod.is_same(&Principal::pod("r1", "a/c"))
+        );
+        assert_eq!(Principal::pod("r1", format!("{longest}y")).account, Some(longest));
     }
 
-    /// Records of an earlier version have no `via`, and an earlier version reads records that have one.
+    /// Records of an earlier version have neither `via` nor `account`, and an earlier version reads records that have one.
     #[test]
     fn a_record_with_and_one_without_via_are_read_by_both_versions() {
         #[derive(Debug, PartialEq, Deserialize)]
@@ -172,6 +195,12 @@ mod tests {
         assert_eq!(new, r#"{"kind":"operator","name":"alice","uid":1000,"via":"ui"}"#);
         assert_eq!(serde_json::from_str::<Principal>(&new).unwrap(), alice.in_ui());
         let before = Before { kind: PrincipalKind::Operator, name: "alice".into(), uid: Some(1000) };
+        assert_eq!(serde_json::from_str::<Before>(&new).unwrap(), before);
+        let pod = Principal::pod("r1", "default/trainer");
+        let new = serde_json::to_string(&pod).unwrap();
+        assert_eq!(new, r#"{"kind":"host","name":"r1","account":"default/trainer"}"#);
+        assert_eq!(serde_json::from_str::<Principal>(&new).unwrap(), pod);
+        let before = Before { kind: PrincipalKind::Host, name: "r1".into(), uid: None };
         assert_eq!(serde_json::from_str::<Before>(&new).unwrap(), before);
     }
 }

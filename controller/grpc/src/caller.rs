@@ -4,8 +4,8 @@
 //! | caller | NodeService | MembershipService | IdentityService |
 //! |---|---|---|---|
 //! | a program that can open the controller's socket | any node | any host | - |
-//! | the agent of a node | that node | hosts that are attached to it | Renew, FollowAuthorities |
-//! | the agent of a host | - | that host | Renew, FollowAuthorities |
+//! | the agent of a node | that node | hosts that are attached to it | Renew, FollowAuthorities, IdentifyPod on its node |
+//! | the agent of a host | - | that host | Renew, FollowAuthorities, IdentifyPod on its node |
 //! | an expired certificate | - | - | Renew |
 //! | no certificate | - | - | Enroll |
 
@@ -122,6 +122,19 @@ impl Caller {
             Some(other) => Err(Status::permission_denied(format!(
                 "host: a certificate of {other} cannot act for host {host:?}: the agent of a node acts for the hosts on its own ports, that of a host for itself"
             ))),
+        }
+    }
+
+    /// Which agent it is.
+    ///
+    /// # Errors
+    /// It is none, or has no valid certificate of one.
+    pub(crate) fn as_agent(&self) -> Result<&Subject, Status> {
+        match self.subject()? {
+            Some(agent) if agent.is_agent() => Ok(agent),
+            _ => Err(Status::permission_denied(
+                "only an agent asks which pod a token is of, with its certificate: set `controller` of the agent to https://HOST:PORT",
+            )),
         }
     }
 

@@ -51,6 +51,14 @@ impl Identities {
 }
 
 impl Identities {
+    fn attestor(&self) -> Result<&Arc<Attestor>, Status> {
+        self.attestor.as_ref().ok_or_else(|| {
+            Status::failed_precondition(
+                "kubernetes_token: this controller confirms no tokens of Kubernetes: set kubernetes.api of the controller; an agent enrolls with a token of `canopyctl`, too",
+            )
+        })
+    }
+
     /// Enrolls an agent that shows a token of its service account.
     async fn attest(
         &self,
@@ -60,11 +68,7 @@ impl Identities {
         request: &[u8],
     ) -> Result<Response<pb::EnrollResponse>, Status> {
         let registrar = self.registrar()?.clone();
-        let attestor = self.attestor.as_ref().ok_or_else(|| {
-            Status::failed_precondition(
-                "kubernetes_token: this controller confirms no tokens of Kubernetes: set kubernetes.api of the controller, or enroll with a token of `canopyctl`",
-            )
-        })?;
+        let attestor = self.attestor()?;
         let events = self.controller.events();
         let attested = attestor.attest(token, subject).await.map_err(|refusal| {
             tracing::debug!(%subject, %caller, reason = %refusal, "refused an enrollment by attestation");
@@ -147,6 +151,21 @@ impl IdentityService for Identities {
         let (subject, not_after) = (&certificate.subject, made.not_after.nanos() / 1_000_000_000);
         tracing::info!(%subject, %caller, is_expired, not_after, "renewed a certificate");
         Ok(Response::new(pb::RenewResponse { certified: Some(wire(made, now)) }))
+    }
+
+    async fn identify_pod(
+        &self,
+        request: Request<pb::IdentifyPodRequest>,
+    ) -> Result<Response<pb::IdentifyPodResponse>, Status> {
+        let caller = Caller::of(&request)?;
+        let agent = caller.as_agent()?;
+        let token = request.into_inner().kubernetes_token;
+        let identified = self.attestor()?.identify(&token, agent).await.map_err(|refusal| {
+            tracing::debug!(%caller, reason = %refusal, "refused a token of a pod");
+            attestation_status(&refusal)
+        })?;
+        let kubernetes::Attested { account, pod, pod_uid, node: _ } = identified;
+        Ok(Response::new(pb::IdentifyPodResponse { account: account.to_string(), pod, pod_uid }))
     }
 
     type FollowAuthoritiesStream = Pin<Box<dyn Stream<Item = Result<pb::FollowAuthoritiesResponse, Status>> + Send>>;
@@ -245,6 +264,7 @@ fn attestation_status(refusal: &kubernetes::Refusal) -> Status {
         kubernetes::Refusal::NotPermitted(_) => Status::failed_precondition(text),
         kubernetes::Refusal::NotAccepted { .. }
         | kubernetes::Refusal::Unbound(_)
-        | kubernetes::Refusal::Other { .. } => Status::permission_denied(text),
+        | kubernetes::Refusal::Other { .. }
+        | kubernetes::Refusal::Elsewhere { .. } => Status::permission_denied(text),
     }
 }

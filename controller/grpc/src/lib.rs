@@ -4,11 +4,13 @@
 //! - [`server`]: the services and gRPC health, with explicit limits (tonic has none by default).
 //! - [`error`] maps every refusal to a status code, in one place.
 //! - `caller` decides what a program may do with whose name; `secure` has the TLS connections of agents.
+//! - `by`: who at a host joins, and which groups there are for it.
 //! - `guard`: what one caller may have in flight; `whole` has the messages that are passed on, `items` how much may be in one.
 //! - `leases`: memberships that end with the agent of their host.
 //! - `node`, `membership` and `identity`: one service each. Desired state travels on one `watch` per node, so a slow agent gets the
 //!   newest state and never a queue.
 
+mod by;
 mod caller;
 mod closing;
 mod content;

@@ -11,7 +11,6 @@ use canopy_control::pb::{
     LeaveResponse, WatchGroupRequest, WatchGroupResponse,
 };
 use canopy_controller_actor::{CommandError, Controller, Done, Order};
-use canopy_controller_core::principal::Principal;
 use canopy_controller_core::{Command, DomainError};
 use canopy_model::ids::{GroupId, check_name};
 use canopy_model::member::MemberSpec;
@@ -20,6 +19,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::Instrument;
 
+use crate::by::By;
 use crate::caller::Caller;
 use crate::closing::closed;
 use crate::error;
@@ -42,9 +42,8 @@ impl Membership {
         Self { controller, keys, leases, closing }
     }
 
-    /// For a user of `host`, where the agent knows it.
-    async fn execute(&self, command: Command, host: &str, uid: Option<u32>) -> Result<Done, Status> {
-        let order = Order::new(command, Principal { uid, ..Principal::host(host) });
+    async fn execute(&self, command: Command, by: By) -> Result<Done, Status> {
+        let order = Order { scope: by.scope, ..Order::new(command, by.principal) };
         match tokio::time::timeout(UNARY_TIMEOUT, self.controller.carry_out(order)).await {
             Ok(done) => done.map_err(error::command),
             Err(_) => Err(Status::deadline_exceeded(format!(
@@ -83,7 +82,8 @@ impl MembershipService for Membership {
             %caller
         );
         let request = request.into_inner();
-        let (uid, lease) = (request.uid, Some(request.lease));
+        let lease = Some(request.lease);
+        let by = By::at(&request.host, request.uid, &request.account)?;
         let instance = NonZeroU64::new(request.instance);
         let (group, spec) = <(String, MemberSpec)>::try_from(request).map_err(error::field)?;
         let host = spec.host.clone();
@@ -92,11 +92,11 @@ impl MembershipService for Membership {
         async {
             // Until the join is carried out, and from then on for the time in which it is to be held; also if the caller goes away meanwhile.
             let joining = self.leases.hold((group.clone(), host.clone()))?;
-            let (this, by) = (self.clone(), host.clone());
+            let this = self.clone();
             let joined = tokio::spawn(
                 async move {
                     let _joining = joining;
-                    this.execute(command, &by, uid).await
+                    this.execute(command, by).await
                 }
                 .in_current_span(),
             );
@@ -122,13 +122,13 @@ impl MembershipService for Membership {
             host = request.get_ref().host,
             %caller
         );
-        let LeaveRequest { group, host, uid } = request.into_inner();
+        let LeaveRequest { group, host, uid, account } = request.into_inner();
         check_name("group", &group).map_err(error::field)?;
         check_name("host", &host).map_err(error::field)?;
         caller.as_host(&self.controller, &self.keys, &host)?;
+        let by = By::at(&host, uid, &account)?;
         async {
-            let by = host.clone();
-            self.execute(Command::DeleteMember { group, host }, &by, uid).await?;
+            self.execute(Command::DeleteMember { group, host }, by).await?;
             tracing::info!("left");
             Ok(Response::new(LeaveResponse {}))
         }
@@ -185,12 +185,16 @@ impl MembershipService for Membership {
         request: Request<WatchGroupRequest>,
     ) -> Result<Response<Self::WatchGroupStream>, Status> {
         Caller::of(&request)?.as_reader()?;
-        let group = request.into_inner().group;
+        let WatchGroupRequest { group, account } = request.into_inner();
         check_name("group", &group).map_err(error::field)?;
+        let scope = By::at("", None, &account)?.scope;
         // Subscribed before the first snapshot, so that no change in between is missed.
         let mut changes = self.controller.group_changes(&group);
         let missing =
             || error::command(CommandError::Domain(DomainError::NotFound { kind: "group", name: group.clone() }));
+        if !self.controller.read(|d| d.tenant_of(&group).is_some_and(|tenant| scope.has(tenant))) {
+            return Err(missing());
+        }
         let (id, mut sent) = self.snapshot(&group).ok_or_else(missing)?;
         self.controller.settled().await.map_err(error::command)?;
         let deleted = Status::not_found(format!("group {group:?} was deleted"));

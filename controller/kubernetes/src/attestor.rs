@@ -24,6 +24,8 @@ const AT_ONCE: usize = 16;
 const WAIT: Duration = Duration::from_secs(5);
 /// Reviews at once of tokens that are no agents': strangers cause these, and they take no place of an agent.
 const OF_OTHERS: usize = 4;
+/// Reviews at once of tokens that applications have shown to their agents, which ask once for each.
+const OF_PODS: usize = 8;
 /// How long the account of a token is known without another review. The API server remembers its own answer for as long.
 const FRESH: Duration = Duration::from_secs(10);
 /// How long after a review that is enough while the API server does not answer: the life of a projected token by default.
@@ -97,6 +99,16 @@ pub enum Refusal {
         /// What the token makes.
         may: String,
     },
+    /// It is of a pod on another node than that of the agent that it was shown to.
+    #[error("a token of {found} is not of a pod at {agent}: {why}")]
+    Elsewhere {
+        /// Of the token.
+        found: Box<Attested>,
+        /// Who was shown it.
+        agent: Subject,
+        /// What that node is.
+        why: String,
+    },
 }
 
 impl Refusal {
@@ -112,6 +124,7 @@ pub struct Attestor {
     settings: Settings,
     places: Semaphore,
     of_others: Semaphore,
+    of_pods: Semaphore,
     /// By the digest of the token.
     known: Mutex<BTreeMap<[u8; 32], Known>>,
     /// What the API server is asked now, by the digest of the token: all who show it wait for one answer.
@@ -133,8 +146,8 @@ struct Known {
 impl Attestor {
     /// Of these settings; nothing is asked yet.
     pub fn new(settings: Settings) -> Self {
-        let [places, of_others] = [AT_ONCE, OF_OTHERS].map(Semaphore::new);
-        Self { settings, places, of_others, known: Mutex::default(), asked: Mutex::default() }
+        let [places, of_others, of_pods] = [AT_ONCE, OF_OTHERS, OF_PODS].map(Semaphore::new);
+        Self { settings, places, of_others, of_pods, known: Mutex::default(), asked: Mutex::default() }
     }
 
     /// Writes the hashes of the authority where agents find them, if that is configured; tries until it succeeds.
@@ -160,6 +173,14 @@ impl Attestor {
         };
         outcome.count();
         answer
+    }
+
+    /// Which pod a token is of that was shown to `agent`. Nothing is remembered: the agent does.
+    ///
+    /// # Errors
+    /// It is not valid, or of a pod on another node than the agent's, or the API server cannot be asked.
+    pub async fn identify(&self, token: &str, agent: &Subject) -> Result<Attested, Refusal> {
+        self.admit(self.confirm(token, &self.of_pods).await?, agent)
     }
 
     /// The service account of a token. The API server is asked again after 10 s; while it does not answer, what it has confirmed counts for an
@@ -252,6 +273,24 @@ impl Attestor {
             ),
         };
         Err(Refusal::Other { found: Box::new(attested), wanted: subject.clone(), may })
+    }
+
+    /// Whether the pod runs on the node of this agent.
+    fn admit(&self, attested: Attested, agent: &Subject) -> Result<Attested, Refusal> {
+        let (own, is_at) = match agent {
+            Subject::Node(own) => (own, self.settings.node_at(&attested.node)),
+            Subject::Host(own) => (own, self.settings.host_at(&attested.node)),
+            Subject::Operator(_) | Subject::Controller => (&attested.node, None),
+        };
+        if is_at == Some(own.as_str()) {
+            return Ok(attested);
+        }
+        let why = match (agent, is_at) {
+            (Subject::Node(_), Some(node)) => format!("its node is node/{node}"),
+            (Subject::Host(_), Some(host)) => format!("its node is host/{host}"),
+            _ => "kubernetes.nodes and hosts of the controller give its node no name".to_owned(),
+        };
+        Err(Refusal::Elsewhere { found: Box::new(attested), agent: agent.clone(), why })
     }
 
     /// What the API server confirms of a token.
@@ -370,6 +409,19 @@ mod tests {
         assert!(!permit(&other, "node/n1"));
         let refusal = attestor.permit(own, &"node/n2".parse().unwrap()).unwrap_err().to_string();
         assert!(refusal.contains("worker-1") && refusal.contains("it makes node/n1"), "{refusal}");
+    }
+
+    /// Catches an agent that takes pods of other nodes for its own, and one that is taken for the node of the same name.
+    #[test]
+    fn a_pod_is_at_the_agents_of_its_own_node_alone() {
+        let (attestor, own) = (attestor(), answered("canopy:canopy-agent", "default:trainer").unwrap());
+        let admit = |subject: &str| attestor.admit(own.clone(), &subject.parse().unwrap());
+        assert!(admit("node/n1").is_ok() && admit("host/worker-1").is_ok());
+        for elsewhere in ["node/worker-1", "node/n2", "host/n1", "controller"] {
+            let refusal = admit(elsewhere).unwrap_err().to_string();
+            assert!(refusal.contains("default/trainer") && refusal.contains(elsewhere), "{refusal}");
+        }
+        assert!(admit("node/n2").unwrap_err().to_string().contains("its node is node/n1"));
     }
 
     /// Catches an outage of the API server that ends sessions and streams of confirmed accounts, and one that makes a token work for ever.

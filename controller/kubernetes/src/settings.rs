@@ -39,12 +39,22 @@ impl Settings {
     pub(crate) fn subjects(&self, account: &Account, node: &str) -> Vec<Subject> {
         let mut subjects = Vec::new();
         if self.node_agents.as_ref() == Some(account) {
-            subjects.extend(named(&self.nodes, node).map(|name| Subject::Node(name.to_owned())));
+            subjects.extend(self.node_at(node).map(|name| Subject::Node(name.to_owned())));
         }
         if self.host_agents.as_ref() == Some(account) {
-            subjects.extend(named(&self.hosts, node).map(|name| Subject::Host(name.to_owned())));
+            subjects.extend(self.host_at(node).map(|name| Subject::Host(name.to_owned())));
         }
         subjects
+    }
+
+    /// The node of the topology that this node of Kubernetes is.
+    pub(crate) fn node_at<'a>(&'a self, node: &'a str) -> Option<&'a str> {
+        named(&self.nodes, node)
+    }
+
+    /// The host of the topology that this node of Kubernetes is.
+    pub(crate) fn host_at<'a>(&'a self, node: &'a str) -> Option<&'a str> {
+        named(&self.hosts, node)
     }
 }
 

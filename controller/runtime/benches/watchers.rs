@@ -159,8 +159,11 @@ async fn watchers(dir: &Path, kind: &'static str, received: &Arc<AtomicU64>) -> 
         for _ in 0..GRPC / CHANNELS {
             let (mut client, open) = (MembershipServiceClient::new(channel.clone()), open.clone());
             tasks.spawn(async move {
-                let mut stream =
-                    client.watch_group(WatchGroupRequest { group: "watched".into() }).await.unwrap().into_inner();
+                let mut stream = client
+                    .watch_group(WatchGroupRequest { group: "watched".into(), ..Default::default() })
+                    .await
+                    .unwrap()
+                    .into_inner();
                 while let Ok(Some(_)) = stream.message().await {
                     open.fetch_add(1, Ordering::Relaxed);
                 }

@@ -111,7 +111,7 @@ async fn a_token_makes_the_agent_of_its_own_node_and_of_no_other() {
     let of_host = domain.enroll("host-2", "host/worker-2").await.unwrap();
     assert_eq!(of_host.certificate.subject, Subject::Host("worker-2".into()));
     // What was got is a certificate like any other.
-    let watch = pb::WatchGroupRequest { group: "none".into() };
+    let watch = pb::WatchGroupRequest { group: "none".into(), ..Default::default() };
     let found = MembershipServiceClient::new(domain.channel(Some(own))).watch_group(watch).await.unwrap_err();
     assert_eq!(found.code(), Code::NotFound);
 
@@ -184,6 +184,56 @@ async fn without_the_api_server_an_enrollment_is_to_be_tried_again() {
     let request = pb::RenewRequest { request: own.key.request().unwrap() };
     IdentityServiceClient::new(domain.channel(Some(own))).renew(request).await.unwrap();
     assert!(Outcome::Unavailable.counted() >= 6 && Outcome::Accepted.counted() >= 2);
+    domain.controller.stop().await;
+}
+
+/// Catches an agent that learns of pods on other nodes, a caller without a certificate that learns of any, and a token that an answer shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_pod_names_it_to_the_agent_of_its_own_node_alone() {
+    let domain = Domain::start().await;
+    domain.api.know("node-1", Pod::new("canopy:canopy-agent", "worker-1"));
+    domain.api.know("host-2", Pod::new("canopy:canopy-host-agent", "worker-2"));
+    let (node, host) =
+        (domain.enroll("node-1", "node/n1").await.unwrap(), domain.enroll("host-2", "host/worker-2").await.unwrap());
+    let trainer = Pod { uid: Some("0a1b".into()), ..Pod::new("training:trainer", "worker-1") };
+    domain.api.know("of.the.trainer", trainer.clone());
+    domain.api.know("of.the.second", Pod { node: Some("worker-2".into()), ..trainer.clone() });
+    domain.api.know("of.the.vault", Pod { audience: "vault".into(), ..trainer });
+    let ask = async |own: &Option<Arc<Credentials>>, token: &str| {
+        let request = pb::IdentifyPodRequest { kubernetes_token: token.into() };
+        let answer = IdentityServiceClient::new(domain.channel(own.clone())).identify_pod(request).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| {
+            assert!(!status.message().contains("of.the"), "{status}");
+            (status.code(), status.message().to_owned())
+        })
+    };
+    let (node, host) = (Some(node), Some(host));
+    let found = ask(&node, "of.the.trainer").await.unwrap();
+    let wanted = pb::IdentifyPodResponse {
+        account: "training/trainer".into(),
+        pod: "trainer-x2x".into(),
+        pod_uid: "0a1b".into(),
+    };
+    assert_eq!(found, wanted);
+    assert_eq!(ask(&host, "of.the.second").await.unwrap(), wanted);
+    let denied = Code::PermissionDenied;
+    for (own, token, why) in [
+        (&node, "of.the.second", "node worker-2 is not of a pod at node/n1: its node is node/worker-2"),
+        (&host, "of.the.trainer", "node worker-1 is not of a pod at host/worker-2: its node is host/worker-1"),
+        (&node, "of.the.vault", "audience"),
+        (&node, "of.the.dead", "does not accept"),
+    ] {
+        let (code, text) = ask(own, token).await.unwrap_err();
+        assert!(code == denied && text.contains(why), "{token}: {text}");
+    }
+    let asked = domain.api.reviews();
+    assert_eq!(ask(&None, "of.the.trainer").await.unwrap_err().0, Code::Unauthenticated);
+    let request = pb::IdentifyPodRequest { kubernetes_token: "of.the.trainer".into() };
+    let local = IdentityServiceClient::new(domain.controller.channel().await).identify_pod(request).await.unwrap_err();
+    assert!(local.code() == denied && local.message().contains("only an agent"), "{local}");
+    assert_eq!(domain.api.reviews(), asked, "the API server was asked for nothing");
+    domain.api.set(Mood::Fails(500));
+    assert_eq!(ask(&node, "of.the.trainer").await.unwrap_err().0, Code::Unavailable);
     domain.controller.stop().await;
 }
 

@@ -117,7 +117,7 @@ async fn call(what: &str, channel: Channel, own: Option<&Credentials>) -> Code {
         "join own" => members.join(join("s1")).await.map(drop),
         "join other" => members.join(join("r1")).await.map(drop),
         "leave other" => {
-            let leave = pb::LeaveRequest { group: "none".into(), host: "r1".into(), uid: None };
+            let leave = pb::LeaveRequest { group: "none".into(), host: "r1".into(), ..Default::default() };
             members.leave(leave).await.map(drop)
         }
         "hold own" | "hold other" => {
@@ -128,7 +128,9 @@ async fn call(what: &str, channel: Channel, own: Option<&Credentials>) -> Code {
                 Err(refused) => Err(refused),
             }
         }
-        "watch group" => members.watch_group(pb::WatchGroupRequest { group: "g1".into() }).await.map(drop),
+        "watch group" => {
+            members.watch_group(pb::WatchGroupRequest { group: "g1".into(), ..Default::default() }).await.map(drop)
+        }
         "renew" => {
             let other;
             let key = match own {
@@ -492,7 +494,7 @@ async fn hosts_are_shown_with_the_agent_that_their_applications_reach() {
     let own = domain.made("host/r1", UnixTime::now());
     wait(["OfNode", "NotConnected"]).await;
     let channel = domain.channel(domain.trust(), Some(own));
-    let watch = pb::WatchGroupRequest { group: "g1".into() };
+    let watch = pb::WatchGroupRequest { group: "g1".into(), ..Default::default() };
     let stream = MembershipServiceClient::new(channel.clone()).watch_group(watch).await.unwrap();
     wait(["OfNode", "Connected"]).await;
     drop((stream, channel));

@@ -6,7 +6,9 @@ mod support;
 
 use std::path::Path;
 
-use canopy_control::pb::{HoldMembershipRequest, HoldMembershipResponse, JoinRequest, LeaveRequest, Role};
+use canopy_control::pb::{
+    HoldMembershipRequest, HoldMembershipResponse, JoinRequest, LeaveRequest, Role, WatchGroupRequest,
+};
 use serde_json::{Value, json};
 use support::{Agent, Controller, DEADLINE, LAB};
 use tonic::{Code, Status, Streaming};
@@ -162,7 +164,7 @@ async fn a_stream_ends_with_its_membership() {
     join(&controller, "r2", 17, true).await;
     join(&controller, "r3", 18, true).await;
     let (mut left, mut deleted) = (hold(&controller, "r2").await.unwrap(), hold(&controller, "r3").await.unwrap());
-    let leave = LeaveRequest { group: "g1".into(), host: "r2".into(), uid: Some(UID) };
+    let leave = LeaveRequest { group: "g1".into(), host: "r2".into(), uid: Some(UID), ..Default::default() };
     controller.membership().await.leave(leave).await.unwrap();
     controller.ctl(&["delete", "member", "r3", "-g", "g1"]).await.unwrap();
     for stream in [&mut left, &mut deleted] {
@@ -212,5 +214,53 @@ async fn the_stream_of_a_source_has_its_flow() {
     let request = HoldMembershipRequest { group: "g1".into(), host: "r2".into() };
     let mut receiver = controller.membership().await.hold_membership(request).await.unwrap().into_inner();
     assert_eq!(receiver.message().await.unwrap(), Some(HoldMembershipResponse::default()));
+    controller.stop().await;
+}
+
+/// Catches a pod that joins, leaves, watches or learns of a group of another tenant, and a group without a tenant that it does not.
+#[tokio::test]
+async fn groups_of_a_tenant_are_there_for_pods_of_the_namespace_of_its_name_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    controller.ctl(&["delete", "member", "r1", "-g", "g1"]).await.unwrap();
+    let group = "apiVersion: canopy/v1\nkind: Group\nmetadata: {name: theirs, tenant: training}\nspec: {}\n";
+    controller.apply(group).await.unwrap();
+    let mut client = controller.membership().await;
+    let request = |group: &str, account: &str| JoinRequest {
+        group: group.into(),
+        account: account.into(),
+        uid: None,
+        ..joining("r1", 17, true)
+    };
+    let (mut absent, mut hidden) = (Vec::new(), Vec::new());
+    for (group, found) in [("absent", &mut absent), ("theirs", &mut hidden)] {
+        let account = "other/trainer".to_owned();
+        found.push(client.join(request(group, &account)).await.unwrap_err());
+        let leave = LeaveRequest { group: group.into(), host: "r1".into(), uid: None, account: account.clone() };
+        found.push(client.leave(leave).await.unwrap_err());
+        found.push(client.watch_group(WatchGroupRequest { group: group.into(), account }).await.unwrap_err());
+    }
+    for (absent, hidden) in absent.iter().zip(&hidden) {
+        assert_eq!(hidden.code(), Code::NotFound);
+        assert_eq!(
+            hidden.message(),
+            absent.message().replace("absent", "theirs"),
+            "it differs from one that is not there"
+        );
+    }
+    // The namespace decides, and not the name of the account.
+    assert_eq!(client.join(request("theirs", "trainer/training")).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(client.join(request("theirs", "training")).await.unwrap_err().code(), Code::InvalidArgument);
+    client.join(request("theirs", "training/trainer")).await.unwrap();
+    let watch = WatchGroupRequest { group: "theirs".into(), account: "training/other".into() };
+    client.watch_group(watch).await.unwrap();
+    let leave = LeaveRequest { group: "theirs".into(), host: "r1".into(), uid: None, account: "other/trainer".into() };
+    assert_eq!(client.leave(leave.clone()).await.unwrap_err().code(), Code::NotFound);
+    client.leave(LeaveRequest { account: "training/trainer".into(), ..leave }).await.unwrap();
+    // Without a tenant it is everybody's.
+    client.join(request("g1", "other/trainer")).await.unwrap();
+    let by = json!({"kind": "host", "name": "r1", "account": "other/trainer"});
+    assert_eq!(written_by(&controller, "r1").await, by);
     controller.stop().await;
 }

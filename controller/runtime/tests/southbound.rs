@@ -18,18 +18,7 @@ use tonic::{Code, Status};
 use tower::ServiceExt;
 
 fn join(host: &str, role: Role, qpn: u32) -> JoinRequest {
-    JoinRequest {
-        group: "g1".into(),
-        host: host.into(),
-        role: role.into(),
-        address: vec![],
-        qpn,
-        memory: None,
-        start_psn: None,
-        lease: false,
-        instance: 0,
-        uid: None,
-    }
+    JoinRequest { group: "g1".into(), host: host.into(), role: role.into(), qpn, ..Default::default() }
 }
 
 fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, text: &str) {
@@ -47,7 +36,11 @@ async fn applications_join_watch_and_leave() {
         controller.ctl(&["delete", "member", host, "-g", "g1"]).await.unwrap();
     }
     let mut membership = controller.membership().await;
-    let mut watch = membership.watch_group(WatchGroupRequest { group: "g1".into() }).await.unwrap().into_inner();
+    let mut watch = membership
+        .watch_group(WatchGroupRequest { group: "g1".into(), ..Default::default() })
+        .await
+        .unwrap()
+        .into_inner();
     let first = watch.message().await.unwrap().unwrap();
     assert_eq!((first.phase(), first.receivers), (GroupPhase::Pending, 0));
 
@@ -76,7 +69,7 @@ async fn applications_join_watch_and_leave() {
     };
     assert_eq!((ready.receivers, ready.write_length, ready.session), (1, 8192, receiver.session));
     // The session ends with its source: the receiver joins again, with the same content, and gets other parameters.
-    membership.leave(LeaveRequest { group: "g1".into(), host: "s1".into(), uid: None }).await.unwrap();
+    membership.leave(LeaveRequest { group: "g1".into(), host: "s1".into(), ..Default::default() }).await.unwrap();
     let ended = loop {
         let now = tokio::time::timeout(DEADLINE, watch.message()).await.expect("no other session").unwrap().unwrap();
         if now.session != ready.session {
@@ -90,8 +83,8 @@ async fn applications_join_watch_and_leave() {
     let psn = Some(next.start_psn ^ 1);
     let other = membership.join(JoinRequest { start_psn: psn, ..join("s1", Role::Source, 18) }).await;
     refused(other, Code::InvalidArgument, "spec.startPsn: ");
-    membership.leave(LeaveRequest { group: "g1".into(), host: "r1".into(), uid: None }).await.unwrap();
-    let leave = LeaveRequest { group: "g1".into(), host: "r1".into(), uid: None };
+    membership.leave(LeaveRequest { group: "g1".into(), host: "r1".into(), ..Default::default() }).await.unwrap();
+    let leave = LeaveRequest { group: "g1".into(), host: "r1".into(), ..Default::default() };
     refused(membership.leave(leave).await, Code::NotFound, "g1/r1");
     controller.ctl(&["delete", "group", "g1"]).await.unwrap();
     let deleted = loop {
@@ -128,7 +121,7 @@ async fn wrong_requests_are_refused_by_field() {
     );
     refused(m.join(join("r1", Role::Receiver, 99)).await, Code::AlreadyExists, "r1");
     refused(m.join(JoinRequest { group: "g9".into(), ..join("r2", Role::Receiver, 17) }).await, Code::NotFound, "g9");
-    refused(m.watch_group(WatchGroupRequest { group: "g9".into() }).await, Code::NotFound, "g9");
+    refused(m.watch_group(WatchGroupRequest { group: "g9".into(), ..Default::default() }).await, Code::NotFound, "g9");
     let mut n = controller.nodes().await;
     let watch = |node: &str, known_digest: Vec<u8>| WatchRequest {
         node: node.into(),

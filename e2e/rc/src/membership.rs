@@ -10,7 +10,9 @@ use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::{
     GroupPhase, HoldMembershipRequest, JoinRequest, JoinResponse, LeaveRequest, WatchGroupRequest, WatchGroupResponse,
 };
+use canopy_host::PodToken;
 use tokio::time::{Instant, sleep, timeout_at};
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -21,9 +23,12 @@ use crate::transfer::MTUS;
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// With the token of the program's pod, where the agent wants one.
+type Client = MembershipServiceClient<InterceptedService<Channel, PodToken>>;
+
 /// A membership in a group.
 pub struct Member {
-    client: MembershipServiceClient<Channel>,
+    client: Client,
     group: String,
     host: String,
 }
@@ -35,14 +40,16 @@ impl Member {
         let endpoint = Endpoint::from_shared(controller.to_owned())
             .with_context(|| format!("controller: {controller:?} is no unix:/path or http://host:port"))?
             .connect_timeout(CALL_TIMEOUT);
-        let mut client = MembershipServiceClient::new(endpoint.connect_lazy());
+        // Of the environment; it goes to an agent on this machine alone.
+        let token = if controller.starts_with("unix:") { PodToken::of(None) } else { PodToken::None };
+        let mut client = MembershipServiceClient::with_interceptor(endpoint.connect_lazy(), token.clone());
         let deadline = Instant::now() + patience;
         loop {
             let status = match call(client.join(request.clone())).await {
                 Ok(response) => {
                     let JoinRequest { group, host, lease, .. } = request;
                     if lease {
-                        hold(endpoint, group.clone(), host.clone())?;
+                        hold(endpoint, token, group.clone(), host.clone())?;
                     }
                     return Ok((Self { client, group, host }, response));
                 }
@@ -61,7 +68,7 @@ impl Member {
     /// Waits for `patience` until the group is ready with at least `receivers`, and with memory registered when `write`.
     pub async fn ready(&mut self, receivers: u32, write: bool, patience: Duration) -> Result<WatchGroupResponse> {
         let deadline = Instant::now() + patience;
-        let request = WatchGroupRequest { group: self.group.clone() };
+        let request = WatchGroupRequest { group: self.group.clone(), ..Default::default() };
         let mut seen = None;
         let watch = async {
             let mut stream = self.client.watch_group(request).await?.into_inner();
@@ -84,18 +91,18 @@ impl Member {
 
     /// Leaves the group.
     pub async fn leave(mut self) -> Result<()> {
-        let request = LeaveRequest { group: self.group.clone(), host: self.host.clone(), uid: None };
+        let request = LeaveRequest { group: self.group.clone(), host: self.host.clone(), ..Default::default() };
         let left = call(self.client.leave(request)).await;
         left.map(drop).with_context(|| format!("leaving group {:?} as host {:?}", self.group, self.host))
     }
 }
 
 /// Holds the lease of a membership for as long as this process lives; a thread of its own, because the data path has the caller's.
-fn hold(endpoint: Endpoint, group: String, host: String) -> Result<()> {
+fn hold(endpoint: Endpoint, token: PodToken, group: String, host: String) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::spawn(move || {
         runtime.block_on(async move {
-            let mut client = MembershipServiceClient::new(endpoint.connect_lazy());
+            let mut client = MembershipServiceClient::with_interceptor(endpoint.connect_lazy(), token);
             loop {
                 let request = HoldMembershipRequest { group: group.clone(), host: host.clone() };
                 if let Ok(answer) = client.hold_membership(request).await {

@@ -91,10 +91,7 @@ fn request() -> JoinRequest {
         address: vec![1; 16],
         qpn: 0x77,
         memory: Some(MemoryRegion { va: 1, rkey: 2, length: 3 }),
-        start_psn: None,
-        lease: false,
-        instance: 0,
-        uid: None,
+        ..Default::default()
     }
 }
 
@@ -137,7 +134,7 @@ async fn joins_and_leaves_with_what_it_was_given_once_the_controller_is_there() 
     assert_eq!(response, joined());
     assert_eq!(*controller.joins.lock().unwrap(), [request()]);
     member.leave().await.unwrap();
-    let leave = LeaveRequest { group: "g".to_owned(), host: "r1".to_owned(), uid: None };
+    let leave = LeaveRequest { group: "g".to_owned(), host: "r1".to_owned(), ..Default::default() };
     assert_eq!(*controller.leaves.lock().unwrap(), [leave]);
 }
 

@@ -34,12 +34,14 @@ pub struct Pod {
     pub node: Option<String>,
     /// Audience of the token.
     pub audience: String,
+    /// The pod's UID; `None`: one of its own for each token.
+    pub uid: Option<String>,
 }
 
 impl Pod {
     /// With a token for `canopy`.
     pub fn new(account: &str, node: &str) -> Self {
-        Self { account: account.into(), node: Some(node.into()), audience: "canopy".into() }
+        Self { account: account.into(), node: Some(node.into()), audience: "canopy".into(), uid: None }
     }
 }
 
@@ -183,12 +185,12 @@ async fn answer(request: Request<Incoming>, state: Arc<Mutex<State>>) -> Result<
 fn review(pods: &BTreeMap<String, Pod>, sent: &Value) -> Value {
     let (token, wanted) = (sent["spec"]["token"].as_str().unwrap(), sent["spec"]["audiences"].as_array().unwrap());
     let status = match pods.get(token) {
-        Some(Pod { account, node, audience }) if wanted.iter().any(|of| of == audience.as_str()) => {
+        Some(Pod { account, node, audience, uid }) if wanted.iter().any(|of| of == audience.as_str()) => {
             let name = account.rsplit(':').next().unwrap();
             let mut extra = json!({
                 "authentication.kubernetes.io/credential-id": ["JTI=1"],
                 "authentication.kubernetes.io/pod-name": [format!("{name}-x2x")],
-                "authentication.kubernetes.io/pod-uid": [format!("uid-of-{token}")],
+                "authentication.kubernetes.io/pod-uid": [uid.clone().unwrap_or_else(|| format!("uid-of-{token}"))],
             });
             if let Some(node) = node {
                 extra["authentication.kubernetes.io/node-name"] = json!([node]);

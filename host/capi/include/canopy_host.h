@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Incremented when something is added; canopy_abi_version() returns that of the library at run time. */
-#define CANOPY_ABI_VERSION 2u
+#define CANOPY_ABI_VERSION 3u
 
 /* Default socket of an agent that is the only one of its machine. */
 #define CANOPY_DEFAULT_SOCKET "/run/canopy/host.sock"
@@ -143,6 +143,10 @@ uint32_t canopy_abi_version(void);
 
 /* Connects to the agent's socket at an absolute path. Fails at once if it is not there or may not be opened. */
 int32_t canopy_client_connect(const char *path, canopy_client **client, canopy_error *error);
+/* The same for an agent that knows its callers by the tokens of their pods. token_file has that of this pod's service account; it is read
+ * for each call. canopy_client_connect sends the token in the file that the environment names in CANOPY_TOKEN_FILE, if it has one. */
+int32_t canopy_client_connect_with_token(const char *path, const char *token_file, canopy_client **client,
+                                         canopy_error *error);
 /* NULL is permitted. Its memberships and events stay valid. */
 void canopy_client_free(canopy_client *client);
 

@@ -15,14 +15,14 @@ use std::ffi::c_char;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-use canopy_host::{Client, Error, Event, Events, Membership};
+use canopy_host::{Client, ConnectOptions, Error, Event, Events, Membership};
 
 use call::call;
 use guard::{Failure, millis, name, out, take};
 use types::{CanopyConnection, CanopyError, CanopyEvent, CanopyJoinOptions, CanopyReady, E_END, E_TIMEOUT};
 
 /// ABI version of the header.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// Opaque to C.
 pub struct CanopyEvents {
@@ -52,6 +52,24 @@ pub unsafe extern "C" fn canopy_client_connect(
         let client = out("client", client)?;
         *client = ptr::null_mut();
         *client = Box::into_raw(Box::new(Client::connect(name("path", path)?)?));
+        Ok(())
+    })
+}
+
+/// `canopy_client_connect_with_token`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn canopy_client_connect_with_token(
+    path: *const c_char,
+    token_file: *const c_char,
+    client: *mut *mut Client,
+    error: *mut CanopyError,
+) -> i32 {
+    // SAFETY: the header's contract; null is checked for.
+    call(error, || unsafe {
+        let client = out("client", client)?;
+        *client = ptr::null_mut();
+        let options = ConnectOptions::at(name("path", path)?).with_token_file(name("token_file", token_file)?);
+        *client = Box::into_raw(Box::new(Client::connect_with(&options)?));
         Ok(())
     })
 }

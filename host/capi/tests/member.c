@@ -69,9 +69,15 @@ int main(int argc, char **argv) {
   CHECK(canopy_client_connect(NULL, &client, &error) == CANOPY_E_INVALID && !strcmp(error.field, "path"));
   CHECK(canopy_client_connect("/nonexistent/host.sock", &client, &error) == CANOPY_E_SOCKET && client == NULL);
   CHECK(canopy_client_connect(argv[1], NULL, NULL) == CANOPY_E_INVALID);
+  CHECK(canopy_client_connect_with_token(argv[1], NULL, &client, &error) == CANOPY_E_INVALID &&
+        !strcmp(error.field, "token_file"));
+  CHECK(canopy_client_connect_with_token(argv[1], "/nonexistent/token", &client, &error) == CANOPY_OK);
+  canopy_join_options o = options("r1", 17);
+  CHECK(canopy_join(client, &o, &member, &error) == CANOPY_E_INVALID && !strcmp(error.field, "token_file"));
+  canopy_client_free(client);
   CHECK(canopy_client_connect(argv[1], &client, &error) == CANOPY_OK);
 
-  canopy_join_options o = options("r1", 1);
+  o = options("r1", 1);
   CHECK(canopy_join(client, &o, &member, &error) == CANOPY_E_INVALID && !strcmp(error.field, "qpn"));
   o = options("theirs", 17);
   CHECK(canopy_join(client, &o, &member, &error) == CANOPY_E_NOT_PERMITTED && strstr(error.message, "uid 7"));

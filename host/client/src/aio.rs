@@ -14,12 +14,14 @@ use canopy_model::member::Connection;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use crate::call::{Pause, channel, until_answered};
 use crate::event::Follower;
-use crate::{Error, Event, JoinOptions, Ready};
+use crate::token::PodToken;
+use crate::{ConnectOptions, Error, Event, JoinOptions, Ready};
 
 /// Time limit for leaving.
 const LEAVE_WITHIN: Duration = Duration::from_secs(30);
@@ -28,7 +30,7 @@ const UNKNOWN_PAUSE: Duration = Duration::from_secs(4);
 /// Time limit for opening a watch.
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
 
-type Grpc = MembershipServiceClient<Channel>;
+type Grpc = MembershipServiceClient<InterceptedService<Channel, PodToken>>;
 
 /// A connection to the agent; clones share it. It reconnects when the agent restarts.
 #[derive(Clone, Debug)]
@@ -44,7 +46,17 @@ impl Client {
     /// # Errors
     /// [`Error::Socket`]: it is not there, or this user may not open it.
     pub async fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self { grpc: MembershipServiceClient::new(channel(path.as_ref()).await?), leases: Arc::default() })
+        Self::connect_with(&ConnectOptions::at(path)).await
+    }
+
+    /// As [`Self::connect`], with more parameters.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect_with(options: &ConnectOptions) -> Result<Self, Error> {
+        let token = PodToken::of(options.token_file.as_deref());
+        let grpc = MembershipServiceClient::with_interceptor(channel(&options.path).await?, token);
+        Ok(Self { grpc, leases: Arc::default() })
     }
 
     /// Joins. Joining again with the same content is a success, also after this process died in between; once the group was ready, it
@@ -134,7 +146,7 @@ async fn hold(mut grpc: Grpc, group: String, host: String, held: oneshot::Sender
 }
 
 async fn leave(grpc: &Grpc, group: &str, host: &str) -> Result<(), Error> {
-    let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned(), uid: None };
+    let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned(), ..Default::default() };
     let left = until_answered(LEAVE_WITHIN, || {
         let (mut grpc, request) = (grpc.clone(), request.clone());
         async move { grpc.leave(request).await }
@@ -323,7 +335,7 @@ impl Events {
 }
 
 async fn open(mut grpc: Grpc, group: String) -> Result<Streaming<pb::WatchGroupResponse>, Status> {
-    match timeout(OPEN_WITHIN, grpc.watch_group(pb::WatchGroupRequest { group })).await {
+    match timeout(OPEN_WITHIN, grpc.watch_group(pb::WatchGroupRequest { group, ..Default::default() })).await {
         Ok(answer) => answer.map(tonic::Response::into_inner),
         Err(_) => Err(Status::unavailable("the agent does not answer")),
     }

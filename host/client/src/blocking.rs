@@ -10,7 +10,7 @@ use canopy_model::member::Connection;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use crate::{Error, Event, JoinOptions, Ready, aio};
+use crate::{ConnectOptions, Error, Event, JoinOptions, Ready, aio};
 
 /// One thread that keeps the connection alive between calls; it ends with the last of client, memberships and events.
 #[derive(Debug)]
@@ -57,6 +57,16 @@ impl Client {
     pub fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
         let worker = Worker::new()?;
         let inner = worker.run(aio::Client::connect(path))?;
+        Ok(Self { worker, inner })
+    }
+
+    /// As [`aio::Client::connect_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect_with(options: &ConnectOptions) -> Result<Self, Error> {
+        let worker = Worker::new()?;
+        let inner = worker.run(aio::Client::connect_with(options))?;
         Ok(Self { worker, inner })
     }
 

@@ -25,12 +25,12 @@ pub enum Error {
     /// An argument is wrong, here or at the controller; nothing was done.
     #[error("{field}: {reason}")]
     Invalid {
-        /// Which: `group`, `host`, `role`, `address`, `qpn`, `memory`, `memory.length`, ...
+        /// Which: `group`, `host`, `role`, `address`, `qpn`, `memory`, `memory.length`, `token_file`, ...
         field: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// This user may not call the agent, or the membership is another user's.
+    /// This user or pod may not call the agent, or the membership is another one's.
     #[error("not permitted: {0}")]
     NotPermitted(String),
     /// There is no such group, or it was deleted.

@@ -32,6 +32,9 @@
 //! second. A restart of the agent ends no lease. A child after `fork` shares the connection and with it the lease; after `exec` it does
 //! not. Without a lease a process that exits does not leave: the group's stall policy handles a receiver that acknowledges nothing.
 //!
+//! Where the agent knows its callers by the tokens of their pods (`host_socket.kubernetes`), every call sends the token in the file that
+//! `CANOPY_TOKEN_FILE` names, or [`ConnectOptions::token_file`].
+//!
 //! The agent and its controller may restart at any time: calls retry until their timeout, and [`Events`] report
 //! [`Event::Disconnected`] and [`Event::Reconnected`]. Forwarding continues meanwhile.
 
@@ -42,9 +45,11 @@ mod error;
 mod event;
 mod options;
 pub mod pacing;
+mod token;
 
 pub use blocking::{Client, Events, Membership};
 pub use canopy_model::member::{Connection, MemoryRegion, Role};
 pub use error::Error;
 pub use event::Event;
-pub use options::{DEFAULT_SOCKET, JoinOptions, Ready};
+pub use options::{ConnectOptions, DEFAULT_SOCKET, JoinOptions, Ready};
+pub use token::PodToken;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parameters of a join, and the properties of a group that is ready.
+//! Parameters of a connection and of a join, and the properties of a group that is ready.
 
 use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use canopy_control::pb;
@@ -12,6 +13,29 @@ use crate::Error;
 
 /// Default socket of an agent that is the only one of its machine.
 pub const DEFAULT_SOCKET: &str = "/run/canopy/host.sock";
+
+/// Parameters of a connection to the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// The agent's socket, an absolute path.
+    pub path: PathBuf,
+    /// File with the token of this pod's service account, where the agent knows its callers by that; it is read for each call. `None`: that
+    /// which `CANOPY_TOKEN_FILE` names, if it has one.
+    pub token_file: Option<PathBuf>,
+}
+
+impl ConnectOptions {
+    /// For this socket.
+    pub fn at(path: impl AsRef<Path>) -> Self {
+        Self { path: path.as_ref().to_owned(), token_file: None }
+    }
+
+    /// With the token in this file.
+    #[must_use]
+    pub fn with_token_file(self, file: impl AsRef<Path>) -> Self {
+        Self { token_file: Some(file.as_ref().to_owned()), ..self }
+    }
+}
 
 /// Parameters of a membership.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -135,10 +135,15 @@ class Client(_Handle):
 
     _free = "canopy_client_free"
 
-    def __init__(self, path: str = lib.DEFAULT_SOCKET) -> None:
-        """Raises SocketError if there is no agent, or this user may not open its socket."""
+    def __init__(self, path: str = lib.DEFAULT_SOCKET, token_file: Optional[str] = None) -> None:
+        """Raises SocketError if there is no agent, or this user may not open its socket. `token_file`: has the token of this pod's service
+        account, for an agent that knows its callers by that; else that of the environment, CANOPY_TOKEN_FILE, is sent if there is one."""
         handle = c.c_void_p()
-        lib.call("canopy_client_connect", _bytes("path", path), c.byref(handle))
+        if token_file is None:
+            lib.call("canopy_client_connect", _bytes("path", path), c.byref(handle))
+        else:
+            files = _bytes("path", path), _bytes("token_file", token_file)
+            lib.call("canopy_client_connect_with_token", *files, c.byref(handle))
         super().__init__(handle)
 
     def __enter__(self) -> "Client":

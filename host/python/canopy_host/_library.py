@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ._errors import BY_CODE, InternalError
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 DEFAULT_SOCKET = "/run/canopy/host.sock"
 NAME_MAX = 64
 TEXT_MAX = 1024
@@ -76,6 +76,7 @@ _HANDLE = c.c_void_p
 _ERROR = c.POINTER(Error)
 _FUNCTIONS = {
     "canopy_client_connect": [c.c_char_p, c.POINTER(_HANDLE), _ERROR],
+    "canopy_client_connect_with_token": [c.c_char_p, c.c_char_p, c.POINTER(_HANDLE), _ERROR],
     "canopy_join": [_HANDLE, c.POINTER(JoinOptions), c.POINTER(_HANDLE), _ERROR],
     "canopy_leave_host": [_HANDLE, c.c_char_p, c.c_char_p, _ERROR],
     "canopy_membership_connection": [_HANDLE, c.POINTER(Connection), _ERROR],

@@ -39,6 +39,8 @@ class Module(unittest.TestCase):
         del by_hand
 
     def test_b_errors(self):
+        of_pod = ch.Client(SOCKET, token_file="/nonexistent/token")
+        self.addCleanup(of_pod.close)
         for field, call in {
             "qpn": lambda: self.client.join("g", "r1", ch.Role.RECEIVER, 1),
             "group": lambda: self.client.join("No Name", "r1", ch.Role.RECEIVER, 17),
@@ -48,6 +50,7 @@ class Module(unittest.TestCase):
             "memory.rkey": lambda: self.join("r1", memory=ch.Memory(1, 1 << 32, 3)),
             "timeout": lambda: self.join("r1", timeout=-1),
             "start_psn": lambda: self.join("r1", start_psn=7),
+            "token_file": lambda: of_pod.join("g", "r1", ch.Role.RECEIVER, 17),
         }.items():
             with self.subTest(field), self.assertRaises(ch.InvalidArgument) as raised:
                 call()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests for certificates: what they show of themselves.
+//! Requests for certificates and about tokens: what they show of themselves.
 
 use std::fmt;
 
@@ -9,6 +9,13 @@ use crate::pb;
 impl fmt::Debug for pb::EnrollRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EnrollRequest").field("subject", &self.subject).finish_non_exhaustive()
+    }
+}
+
+/// Without the token.
+impl fmt::Debug for pb::IdentifyPodRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdentifyPodRequest").finish_non_exhaustive()
     }
 }
 
@@ -26,5 +33,7 @@ mod tests {
         };
         let shown = format!("{request:?}");
         assert!(shown.contains("node/n4") && !shown.contains("199") && !shown.contains("eyJ"), "{shown}");
+        let shown = format!("{:?}", pb::IdentifyPodRequest { kubernetes_token: "eyJhb".into() });
+        assert!(!shown.contains("eyJ"), "{shown}");
     }
 }

@@ -64,6 +64,7 @@ impl From<(&str, &MemberSpec)> for pb::JoinRequest {
             lease: false,
             instance: 0,
             uid: None,
+            account: String::new(),
         }
     }
 }

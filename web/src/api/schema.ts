@@ -4318,6 +4318,8 @@ export interface components {
         };
         /** @description Who makes changes, as far as the socket or the session shows. */
         Principal: {
+            /** @description Service account of the pod that joined at the host, `NAMESPACE/NAME`; absent for users of hosts. */
+            account?: string | null;
             /** @description `operator`, `host` or `controller`. */
             kind: string;
             /** @description An operator's login name, a host's name; absent for the controller, and where the name is not known. */

@@ -60,7 +60,7 @@ impl Settings for HostConfig {
             faults.push("host_socket.path", "is empty: serving the socket is all that the agent of a host does");
         }
         self.kubernetes.check(&self.controller, faults);
-        self.host_socket.check(faults);
+        self.host_socket.check(&self.controller, faults);
         faults.check("log.level", self.log.check_level());
     }
 }
@@ -101,6 +101,7 @@ mod tests {
             ("state_dir = 'relative'", "state_dir"),
             ("host_socket.path = ''", "host_socket.path"),
             ("host_socket.path = 'relative'", "host_socket.path"),
+            ("host_socket.kubernetes = true", "host_socket.kubernetes"),
             ("log.level = 'verbose'", "log.level"),
         ] {
             let error = read(file).unwrap_err();

@@ -11,8 +11,8 @@ use tokio::task::block_in_place;
 use tonic::Code;
 use tonic::transport::Channel;
 
-use super::access::ROOT;
 use super::leases::{Leases, Unheld};
+use super::owner::Owner;
 use super::owners::Owners;
 use super::served::Served;
 use super::{ANSWER_WITHIN, closed};
@@ -55,7 +55,7 @@ impl Ending {
                 return block_in_place(|| self.leases.end(&unheld.key));
             }
             // Busy: a call for this membership is in progress, perhaps that of the process's successor, which changes the lease.
-            if let Ok(claim) = self.owners.claim(group, host, ROOT)
+            if let Ok(claim) = self.owners.claim(group, host, &Owner::ROOT)
                 && self.leases.begin_end(&unheld)
             {
                 match self.leave(group, host, claim.owner()).await {
@@ -84,8 +84,9 @@ impl Ending {
         }
     }
 
-    async fn leave(&self, group: &str, host: &str, uid: Option<u32>) -> Result<(), String> {
-        let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned(), uid };
+    async fn leave(&self, group: &str, host: &str, owner: Option<&Owner>) -> Result<(), String> {
+        let (uid, account) = owner.map(Owner::for_request).unwrap_or_default();
+        let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned(), uid, account };
         match tokio::time::timeout(ANSWER_WITHIN, self.controller.clone().leave(request)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(refused)) if refused.code() == Code::NotFound => Ok(()),

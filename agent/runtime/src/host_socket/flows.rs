@@ -12,8 +12,8 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
+use super::access::Caller;
 use super::closed;
-use super::service::caller;
 use super::upstream::Flows;
 
 /// Concurrent watches: a machine has one pacer for each interface.
@@ -40,7 +40,7 @@ impl SourceFlowService for SourceFlows {
         &self,
         request: Request<pb::WatchSourceFlowsRequest>,
     ) -> Result<Response<Self::WatchSourceFlowsStream>, Status> {
-        caller(&request)?;
+        Caller::of(&request, None).await?;
         let place = Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!("{MAX_WATCHES} watches of flows are open at this agent: close some"))
         })?;

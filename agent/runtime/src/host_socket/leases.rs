@@ -105,6 +105,18 @@ impl Leases {
         Ok(unheld)
     }
 
+    /// Gives a lease that no stream holds the whole of its time again: a process wants to hold it, and cannot be identified now. `None` if there
+    /// is none, it is held or ending, or has nearly all of its time yet.
+    pub(super) fn wait_longer(&self, key: &Key) -> Option<Unheld> {
+        let mut state = self.state();
+        let at = Instant::now() + UNCLAIMED;
+        let is_short = |lease: &&Lease| lease.awaited.is_none_or(|end| end + RELEASED < at);
+        state.leases.get(key).filter(|lease| lease.streams == 0 && !lease.ending).filter(is_short)?;
+        let lease = state.touch(key)?;
+        lease.awaited = Some(at);
+        Some(Unheld { key: key.clone(), changed: lease.changed, at })
+    }
+
     /// Ends a lease: the membership ended, or lasts without one from now on.
     pub(super) fn end(&self, key: &Key) {
         let mut state = self.state();

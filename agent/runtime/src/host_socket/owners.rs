@@ -2,7 +2,8 @@
 //! Owners of the memberships that were made through this agent.
 //!
 //! `host-owners` in the state directory is a line `canopy-host-owners 1 CRC32` and a line `GROUP HOST UID` per
-//! membership. It is written before the call to the controller, so that no crash leaves a membership without its owner.
+//! membership, or `GROUP HOST NAMESPACE/NAME POD-UID` of a pod's, which an agent of an earlier version does not read. It is written before the
+//! call to the controller, so that no crash leaves a membership without its owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use canopy_model::ids::check_name;
 use tonic::Status;
 
-use super::access::ROOT;
+use super::owner::Owner;
 use super::stored;
 
 /// Maximum number of memberships made through one agent; the file stays below 3 MB.
@@ -30,7 +31,7 @@ pub(super) struct Owners {
 
 #[derive(Default)]
 struct OwnersState {
-    owned: BTreeMap<Key, u32>,
+    owned: BTreeMap<Key, Owner>,
     /// Memberships with a call in progress.
     busy: BTreeSet<Key>,
 }
@@ -39,58 +40,60 @@ struct OwnersState {
 pub(super) struct Claim<'a> {
     owners: &'a Owners,
     key: Key,
-    uid: u32,
+    by: Owner,
     /// Owner before this call.
-    was: Option<u32>,
+    was: Option<Owner>,
 }
 
 impl Owners {
-    /// Renames an unusable file and logs an error: then only root can end the memberships made before.
+    /// Renames an unusable file and logs an error: then only root or an operator can end the memberships made before.
     pub(super) fn load(state_dir: &Path) -> Self {
         let path = state_dir.join("host-owners");
-        let owned = stored::load(&path, FORMAT, entry, "only root can end memberships made before");
+        let owned = stored::load(&path, FORMAT, entry, "only root or an operator can end memberships made before");
         let owned = owned.into_iter().collect();
         Self { path, state: Mutex::new(OwnersState { owned, busy: BTreeSet::new() }) }
     }
 
-    /// Locks a membership for a call of `uid`.
+    /// Locks a membership for a call of `by`.
     ///
     /// # Errors
-    /// Another user made the membership, or another call for it is in progress.
-    pub(super) fn claim(&self, group: &str, host: &str, uid: u32) -> Result<Claim<'_>, Status> {
+    /// Another user or pod made the membership, or another call for it is in progress.
+    pub(super) fn claim(&self, group: &str, host: &str, by: &Owner) -> Result<Claim<'_>, Status> {
         let key = (group.to_owned(), host.to_owned());
         let mut state = self.state();
-        let was = state.owned.get(&key).copied();
-        check(was, &key, uid)?;
+        let was = state.owned.get(&key).cloned();
+        check(was.as_ref(), &key, by)?;
         if !state.busy.insert(key.clone()) {
             return Err(Status::aborted(format!(
                 "host: another call for {host} in group {group} is in progress: call again"
             )));
         }
-        Ok(Claim { owners: self, key, uid, was })
+        Ok(Claim { owners: self, key, by: by.clone(), was })
     }
 
-    /// Whether `uid` may hold the lease of a membership.
+    /// Whether `by` may hold the lease of a membership.
     ///
     /// # Errors
-    /// It was not made by this user, at this agent.
-    pub(super) fn check(&self, key: &Key, uid: u32) -> Result<(), Status> {
-        match self.state().owned.get(key).copied() {
-            None if uid != ROOT => Err(ended(key)),
-            owner => check(owner, key, uid),
+    /// It was not made by this user or pod, at this agent.
+    pub(super) fn check(&self, key: &Key, by: &Owner) -> Result<(), Status> {
+        match self.state().owned.get(key) {
+            None if *by != Owner::ROOT => Err(ended(key)),
+            owner => check(owner, key, by),
         }
     }
 
-    /// Removes the memberships of a deleted group.
-    pub(super) fn forget_group(&self, group: &str) {
+    /// Removes the memberships of a group that does not exist for `by`, and returns them: those of the whole group if it is a user, and of pods
+    /// of its namespace otherwise. For the others the group may exist, as one of their tenant.
+    pub(super) fn forget_group(&self, group: &str, by: &Owner) -> Vec<Key> {
         let mut state = self.state();
-        let before = state.owned.len();
         // One with a call in progress may be made again at this moment.
         let OwnersState { owned, busy } = &mut *state;
-        owned.retain(|key, _| key.0 != group || busy.contains(key));
-        if state.owned.len() != before {
+        let is_gone = |key: &Key, owner: &mut Owner| key.0 == group && !busy.contains(key) && by.sees_all_of(owner);
+        let gone: Vec<Key> = owned.extract_if(.., is_gone).map(|(key, _)| key).collect();
+        if !gone.is_empty() {
             self.store_or_warn(&state.owned);
         }
+        gone
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, OwnersState> {
@@ -98,12 +101,12 @@ impl Owners {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn store(&self, owned: &BTreeMap<Key, u32>) -> io::Result<()> {
-        let lines: String = owned.iter().map(|((group, host), uid)| format!("{group} {host} {uid}\n")).collect();
+    fn store(&self, owned: &BTreeMap<Key, Owner>) -> io::Result<()> {
+        let lines: String = owned.iter().map(|((group, host), owner)| format!("{group} {host} {owner}\n")).collect();
         stored::store(&self.path, FORMAT, &lines)
     }
 
-    fn store_or_warn(&self, owned: &BTreeMap<Key, u32>) {
+    fn store_or_warn(&self, owned: &BTreeMap<Key, Owner>) {
         if let Err(error) = self.store(owned) {
             tracing::warn!(file = %self.path.display(), %error, "the file still lists an ended membership");
         }
@@ -112,8 +115,8 @@ impl Owners {
 
 impl Claim<'_> {
     /// The owner before this call.
-    pub(super) fn owner(&self) -> Option<u32> {
-        self.was
+    pub(super) fn owner(&self) -> Option<&Owner> {
+        self.was.as_ref()
     }
 
     /// Stores the caller as owner; a membership that root changes keeps its owner.
@@ -130,7 +133,7 @@ impl Claim<'_> {
                 "{MAX_OWNED} memberships were made through this agent, which is the limit: leave some"
             )));
         }
-        state.owned.insert(self.key.clone(), self.uid);
+        state.owned.insert(self.key.clone(), self.by.clone());
         self.owners.store(&state.owned).map_err(|error| {
             state.owned.remove(&self.key);
             Status::internal(format!("the agent cannot write {}: {error}", self.owners.path.display()))
@@ -164,19 +167,31 @@ pub(super) fn ended((group, host): &Key) -> Status {
     Status::not_found(format!("{host} has no membership with a lease in group {group} here"))
 }
 
-fn check(owner: Option<u32>, (group, host): &Key, uid: u32) -> Result<(), Status> {
-    if owner.is_none_or(|owner| owner == uid) || uid == ROOT {
-        return Ok(());
-    }
+/// A refusal names the kind of the owner alone: who it is may be nothing for a pod of another tenant.
+fn check(owner: Option<&Owner>, (group, host): &Key, by: &Owner) -> Result<(), Status> {
+    let Some(owner) = owner.filter(|owner| *owner != by && *by != Owner::ROOT) else { return Ok(()) };
+    let (made_by, refused, may) = match (owner, by) {
+        (Owner::User(_), Owner::User(uid)) => ("another user", format!("uid {uid}"), "its owner or root"),
+        (Owner::Pod(_), Owner::User(uid)) => ("a pod", format!("uid {uid}"), "that pod, root or an operator"),
+        (Owner::User(_), Owner::Pod(_)) => ("a user of the machine", "this pod".to_owned(), "an operator"),
+        (Owner::Pod(of), Owner::Pod(pod)) if of.account() == pod.account() => {
+            ("another pod of this service account", "this pod".to_owned(), "that pod or an operator")
+        }
+        (Owner::Pod(_), Owner::Pod(_)) => {
+            ("a pod of another service account", "this pod".to_owned(), "that pod or an operator")
+        }
+    };
     Err(Status::permission_denied(format!(
-        "host: the membership of {host} in group {group} was made by another user: uid {uid} can neither change \
-         nor end it; its owner or root can"
+        "host: the membership of {host} in group {group} was made by {made_by}: {refused} can neither change \
+         nor end it; {may} can"
     )))
 }
 
-fn entry(line: &str) -> Option<(Key, u32)> {
-    let (key, uid) = line.rsplit_once(' ')?;
-    Some((names(key)?, uid.parse().ok()?))
+fn entry(line: &str) -> Option<(Key, Owner)> {
+    let (group, rest) = line.split_once(' ')?;
+    let (host, owner) = rest.split_once(' ')?;
+    let key = names(&format!("{group} {host}"))?;
+    Some((key, owner.parse().ok()?))
 }
 
 /// `GROUP HOST`.

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 const MAX_BYTES: u64 = 4 << 20;
@@ -30,10 +31,12 @@ fn read<T>(path: &Path, format: &str, entry: fn(&str) -> Option<T>) -> Result<Ve
     lines.lines().map(|line| entry(line).ok_or_else(|| format!("line {line:?}"))).collect()
 }
 
-/// Replaces the file; after an error the old one is intact.
+/// Replaces the file, which the agent's user alone can read; after an error the old one is intact.
 pub(super) fn store(path: &Path, format: &str, lines: &str) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
-    let mut file = File::create(&temporary)?;
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    // One that an agent of an earlier version has left has another mode.
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
     write!(file, "{format} {:08x}\n{lines}", crc32fast::hash(lines.as_bytes()))?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;

@@ -23,10 +23,21 @@ const NO_DEVICE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 /// Networks that a pod has besides the cluster's, as Multus reads them.
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 
-const PARTS: [About; 5] = [
+/// Where the library finds the token.
+const TOKEN_FILE: &str = "CANOPY_TOKEN_FILE";
+/// Of tokens for Canopy, unless the controller has another one.
+const AUDIENCE: &str = "canopy";
+const NO_TOKEN: &str = "the pod has none, and it is not known here whether the agent of its node wants one (host_socket.kubernetes): if so, mount a projected serviceAccountToken with audience canopy, and set CANOPY_TOKEN_FILE to its path";
+
+const PARTS: [About; 6] = [
     About::new(
         "socket",
         "mount the directory of the node's socket, a hostPath volume with path /run/canopy/agent, at /run/canopy with readOnly: true, and no file of it",
+        DOCS,
+    ),
+    About::new(
+        "token",
+        "mount a projected volume with a serviceAccountToken of the controller's audience, canopy by default, and set CANOPY_TOKEN_FILE to its path in the same container",
         DOCS,
     ),
     About::new("memory", "add IPC_LOCK to securityContext.capabilities of the container: RDMA pins memory", DOCS),
@@ -68,13 +79,17 @@ pub async fn run(client: &Client, file: &str, args: &CheckArgs, out: &mut dyn Wr
 type Hosts = Result<Vec<(String, String)>, String>;
 
 fn checks(pod: &Value, hosts: Hosts) -> Vec<Check> {
-    let [socket, memory, device, port, topology] = &PARTS;
+    let [socket, token, memory, device, port, topology] = &PARTS;
     let judge = |about: &About, found: Result<String, String>| match found {
         Ok(detail) => about.found(Outcome::Ok, text(&detail)),
         Err(detail) => about.found(Outcome::Fails, text(&detail)),
     };
     vec![
         judge(socket, socket_of(pod)),
+        match token_of(pod) {
+            Some(found) => judge(token, found),
+            None => token.unknown(NO_TOKEN),
+        },
         judge(memory, memory_of(pod)),
         judge(device, device_of(pod)),
         judge(port, port_of(pod)),
@@ -118,6 +133,46 @@ fn socket_of(pod: &Value) -> Result<String, String> {
         ));
     }
     Ok(format!("{of_node} of the node at {path}, read-only"))
+}
+
+/// `None` if the pod has neither a token for Canopy nor the variable.
+fn token_of(pod: &Value) -> Option<Result<String, String>> {
+    let spec = &pod["spec"];
+    let is_variable = |variable: &&Value| string(variable, "name") == TOKEN_FILE;
+    let found = list(spec, "containers").find_map(|container| {
+        let variable = list(container, "env").find(is_variable)?;
+        Some((container, string(variable, "value")))
+    });
+    let Some((container, file)) = found else {
+        // The others are for other programs, or the one that every pod has.
+        let is_ours = list(spec, "volumes").flat_map(projected).any(|token| string(token, "audience") == AUDIENCE);
+        return is_ours.then(|| Err(format!("no container sets {TOKEN_FILE}")));
+    };
+    Some(token_at(spec, container, file))
+}
+
+/// The token of a container at the path that its variable has.
+fn token_at(spec: &Value, container: &Value, file: &str) -> Result<String, String> {
+    let below = |mount: &Value| {
+        let rest = file.strip_prefix(string(mount, "mountPath").trim_end_matches('/'))?;
+        rest.strip_prefix('/').map(str::to_owned)
+    };
+    let mounted = list(container, "volumeMounts").find_map(|mount| Some((string(mount, "name"), below(mount)?)));
+    let nothing =
+        || format!("{TOKEN_FILE} is {file:?}, where container {:?} has no projected token", string(container, "name"));
+    let (name, path) = mounted.ok_or_else(nothing)?;
+    let volume = list(spec, "volumes").find(|volume| string(volume, "name") == name);
+    let mut tokens = volume.into_iter().flat_map(projected);
+    let token = tokens.find(|token| string(token, "path") == path).ok_or_else(nothing)?;
+    match string(token, "audience") {
+        "" => Err(format!("the token at {file} has no audience: it is one for the API server of Kubernetes")),
+        audience => Ok(format!("for audience {audience} at {file}")),
+    }
+}
+
+/// The tokens in a projected volume.
+fn projected(volume: &Value) -> impl Iterator<Item = &Value> {
+    list(&volume["projected"], "sources").map(|source| &source["serviceAccountToken"]).filter(|token| token.is_object())
 }
 
 fn memory_of(pod: &Value) -> Result<String, String> {
@@ -177,8 +232,11 @@ mod tests {
             "containers": [{"name": "app",
                 "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
                 "resources": {"limits": {"cpu": "1", "rdma/hca": "1"}},
-                "volumeMounts": [{"name": "canopy", "mountPath": "/run/canopy", "readOnly": true}]}],
-            "volumes": [{"name": "canopy", "hostPath": {"path": "/run/canopy/agent", "type": "Directory"}}],
+                "env": [{"name": TOKEN_FILE, "value": "/var/run/secrets/canopy/token"}],
+                "volumeMounts": [{"name": "canopy", "mountPath": "/run/canopy", "readOnly": true},
+                    {"name": "token", "mountPath": "/var/run/secrets/canopy", "readOnly": true}]}],
+            "volumes": [{"name": "canopy", "hostPath": {"path": "/run/canopy/agent", "type": "Directory"}},
+                {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token", "audience": AUDIENCE}}]}}],
         }})
     }
 
@@ -195,7 +253,16 @@ mod tests {
         assert_eq!(lacks(&whole()), []);
         let container = "/spec/containers/0";
         for (at, value, part, detail) in [
-            ("/volumeMounts", json!([]), "socket", "no container mounts"),
+            ("/volumeMounts/0", json!({"name": "other", "mountPath": "/other"}), "socket", "no container mounts"),
+            ("/env/0/value", json!("/var/run/secrets/token"), "token", "has no projected token"),
+            ("/env/0/value", json!("/var/run/secrets/canopy/ca.crt"), "token", "has no projected token"),
+            ("/env", json!([]), "token", "no container sets CANOPY_TOKEN_FILE"),
+            (
+                "/volumeMounts/1",
+                json!({"name": "canopy", "mountPath": "/var/run/secrets/canopy"}),
+                "token",
+                "has no projected token",
+            ),
             ("/volumeMounts/0/readOnly", json!(false), "socket", "without readOnly"),
             ("/volumeMounts/0/subPath", json!("host.sock"), "socket", "as a file"),
             ("/volumeMounts/0/mountPath", json!("/run/canopy/host.sock"), "socket", "as a file"),
@@ -205,13 +272,29 @@ mod tests {
         ] {
             let mut pod = whole();
             let (parent, field) = at.rsplit_once('/').unwrap();
-            pod.pointer_mut(&format!("{container}{parent}")).unwrap()[field] = value;
+            let parent = pod.pointer_mut(&format!("{container}{parent}")).unwrap();
+            match field.parse::<usize>() {
+                Ok(n) => parent[n] = value,
+                Err(_) => parent[field] = value,
+            }
             let found = lacks(&pod);
             assert!(
                 matches!(found.as_slice(), [(name, why)] if *name == part && why.contains(detail)),
                 "{at}: {found:?}"
             );
         }
+        let mut foreign = whole();
+        foreign["spec"]["volumes"][1]["projected"]["sources"][0]["serviceAccountToken"]["audience"] = json!("");
+        assert!(matches!(lacks(&foreign).as_slice(), [("token", why)] if why.contains("no audience")), "{foreign}");
+        let mut none = foreign;
+        none["spec"]["containers"][0]["env"] = json!([]);
+        // Where users are callers it needs none, and what the agent wants is not known here.
+        let found = checks(&none, Ok(vec![("r1".to_owned(), "n1".to_owned())]));
+        let wrong: Vec<_> = found.iter().filter(|check| check.result != Outcome::Ok).collect();
+        assert!(
+            matches!(wrong.as_slice(), [check] if check.name == "token" && check.result == Outcome::CannotBeChecked),
+            "{wrong:?}"
+        );
         let mut alone = whole();
         alone["metadata"]["annotations"] = json!({});
         assert_eq!(lacks(&alone)[0].0, "port");

@@ -122,7 +122,7 @@ async fn host(ground: &Ground, until: Instant) -> Got {
             qpn: 99,
             ..Default::default()
         };
-        let leave = pb::LeaveRequest { group: "honest".into(), host: "s1".into(), uid: None };
+        let leave = pb::LeaveRequest { group: "honest".into(), host: "s1".into(), ..Default::default() };
         let text = |status: tonic::Status| format!("{status:?}");
         got.note("join", async { client.join(join).await.map(drop).map_err(text) }).await;
         got.note("leave", async { client.leave(leave).await.map(drop).map_err(text) }).await;

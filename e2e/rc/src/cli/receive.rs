@@ -139,11 +139,10 @@ async fn join(args: &ReceiveArgs, local: Ipv6Addr, qpn: u32, region: Option<Regi
         role: Role::Receiver.into(),
         address: local.octets().to_vec(),
         qpn,
-        start_psn: None,
         memory: region.map(|Region { va, rkey, length }| MemoryRegion { va, rkey, length }),
         lease: end.lease,
         instance: local::instance()?,
-        uid: None,
+        ..Default::default()
     };
     let controller = end.controller.as_deref().unwrap_or_default();
     let (member, joined) = Member::join(controller, request, end.join_timeout).await?;

@@ -98,10 +98,9 @@ async fn join(args: &SendArgs, local: std::net::Ipv6Addr, qpn: u32) -> Result<(M
         address: local.octets().to_vec(),
         qpn,
         memory: None,
-        start_psn: None,
         lease: end.lease,
         instance: local::instance()?,
-        uid: None,
+        ..Default::default()
     };
     let controller = end.controller.as_deref().unwrap_or_default();
     let (mut member, joined) = Member::join(controller, request, end.join_timeout).await?;

@@ -130,3 +130,21 @@ async fn nothing_holds_a_lease_that_is_ending_and_a_failed_end_gives_it_back() {
     leases.end(&key("h1"));
     assert_eq!(refusal(&leases), Some(tonic::Code::NotFound));
 }
+
+/// Catches a lease that ends while its process wants to hold it and cannot be identified, and one that is kept without end once it is held.
+#[tokio::test(start_paused = true)]
+async fn a_lease_waits_for_a_process_that_cannot_be_identified() {
+    let dir = tempfile::tempdir().unwrap();
+    let (leases, _) = Leases::load(dir.path());
+    assert!(leases.wait_longer(&key("h1")).is_none(), "there is none");
+    let first = leases.start(&key("h1")).unwrap();
+    assert!(leases.wait_longer(&key("h1")).is_none(), "it has all of its time yet");
+    tokio::time::advance(UNCLAIMED / 2).await;
+    let longer = leases.wait_longer(&key("h1")).unwrap();
+    assert_eq!(wait(&longer), UNCLAIMED);
+    assert!(!leases.is_due(&first) && leases.is_due(&longer));
+    let (held, _released) = hold(&leases, "h1");
+    tokio::time::advance(UNCLAIMED).await;
+    assert!(leases.wait_longer(&key("h1")).is_none() && !leases.is_due(&longer));
+    drop(held);
+}
