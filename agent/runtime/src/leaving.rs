@@ -161,6 +161,7 @@ pub async fn leave(
 impl Leaving<'_> {
     /// Whether the node has left.
     async fn run(&mut self, mut clean: impl AsyncFnMut() -> Result<Vec<String>, String>) -> Result<bool, MarkError> {
+        self.follow();
         Mark::CleaningUp(self.retirement).write(self.state_dir)?;
         let removed = loop {
             match clean().await {
@@ -175,10 +176,22 @@ impl Leaving<'_> {
         // What is enrolled again starts with nothing of before.
         self.ledger.forget()?;
         tracing::info!(removed = removed.join(", "), "this node leaves: nothing of what the agent programmed is left");
-        self.report(CleanedUp { removed, ..CleanedUp::default() });
-        if self.link.announced.wait_for(|announced| *announced).await.is_err() {
-            // The worker never ends while the link is held.
-            return std::future::pending().await;
+        loop {
+            self.report(CleanedUp { removed: removed.clone(), ..CleanedUp::default() });
+            tokio::select! {
+                biased;
+                taken = async { self.link.announced.wait_for(|announced| *announced).await.is_ok() } => match taken {
+                    true => break,
+                    // The worker never ends while the link is held.
+                    false => return std::future::pending().await,
+                },
+                Ok(()) = self.link.clean_up.changed() => {
+                    let before = self.retirement;
+                    if self.follow() && Mark::read(self.state_dir)? == Some(Mark::CleaningUp(before)) {
+                        Mark::CleaningUp(self.retirement).write(self.state_dir)?;
+                    }
+                }
+            }
         }
         // Enrolled again meanwhile: the node is back, and this process makes way for one that programs it.
         if Mark::read(self.state_dir)? != Some(Mark::CleaningUp(self.retirement)) {
@@ -187,6 +200,18 @@ impl Leaving<'_> {
         }
         Mark::Gone(self.retirement).write(self.state_dir)?;
         Ok(true)
+    }
+
+    /// Takes the number of the newest order: the controller refuses the report of a retirement that is not the present one. True if it is
+    /// another one than before.
+    fn follow(&mut self) -> bool {
+        let Some(order) = *self.link.clean_up.borrow_and_update() else { return false };
+        let is_other = order.retirement != self.retirement;
+        if is_other {
+            tracing::info!(before = self.retirement, now = order.retirement, "this node leaves by another retirement");
+            self.retirement = order.retirement;
+        }
+        is_other
     }
 
     fn report(&self, report: CleanedUp) {
@@ -237,6 +262,28 @@ mod tests {
         let (left, _worker) = tokio::join!(left, controller);
         assert!(left.unwrap());
         assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::Gone(7)));
+    }
+
+    /// Catches an agent that reports a retirement which is not the present one for ever, as the controller refuses it.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_gets_another_order_meanwhile_reports_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ledger, notifier) = (Ledger::open(dir.path()).unwrap(), Notifier::default());
+        let (link, mut worker) = channels("n4", None);
+        let clean = async || Ok(vec!["12 routes".to_owned()]);
+        let left = leave(leaving(dir.path(), &ledger, &notifier, link), clean, std::future::pending());
+        let controller = async {
+            assert_eq!(report(&mut worker, |report| report.failed.is_none()).await.retirement, 7);
+            worker.clean_up.send_replace(Some(canopy_model::retirement::CleanUpOrder { retirement: 9 }));
+            let report = report(&mut worker, |report| report.retirement == 9).await;
+            assert_eq!((report.failed, report.removed), (None, vec!["12 routes".to_owned()]));
+            assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::CleaningUp(9)));
+            worker.announced.send_replace(true);
+            worker
+        };
+        let (left, _worker) = tokio::join!(left, controller);
+        assert!(left.unwrap());
+        assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::Gone(9)));
     }
 
     /// Catches a process that marks a node as gone which was enrolled again before the controller answered: it would stay stopped.

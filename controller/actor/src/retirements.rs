@@ -69,8 +69,9 @@ impl Controller {
     /// Takes in that the agent of a node has cleaned up, or could not. Durable when this returns: the agent does not repeat it.
     ///
     /// # Errors
-    /// The store takes no changes, or the controller is stopping.
+    /// It is of another retirement than the one that is under way; the store takes no changes, or the controller is stopping.
     pub async fn cleaned_up(&self, node: &str, report: CleanedUp) -> Result<(), CommandError> {
+        self.read(|d| d.check_cleaned_up(node, &report))?;
         if let Some(why) = &report.failed {
             let detail = format!("the agent could not remove everything, and tries again: {why}");
             let is_news = self.write(|d| {

@@ -214,8 +214,8 @@ impl Domain {
             Command::Retire { node, spec } => retirements.begin(node, spec, written),
             Command::CancelRetirement { node } => retirements.cancel(node),
             Command::AdvanceRetirements => retirements.advance(written),
-            Command::NodeCleanedUp { node, report } => Ok(retirements.cleaned_up(&node, report, written)),
-            Command::NodeRevoked { node, retirement } => Ok(retirements.revoked(&node, retirement, written)),
+            Command::NodeCleanedUp { node, report } => retirements.cleaned_up(&node, report, written),
+            Command::NodeRevoked { node, retirement } => retirements.revoked(&node, retirement, written),
             Command::PortsDown { node, ports } => topology.ports_down(&node, ports),
             Command::PutGroup { name, tenant, labels, spec, if_match, create_only } => {
                 groups.put((name, tenant), labels, spec, if_match, create_only, written)
@@ -345,9 +345,10 @@ impl Domain {
                 self.links.avoid(&self.state, ports);
                 (nodes, groups)
             }
-            Effect::Drains(drains) => {
+            Effect::Drains { drains, retirements } => {
                 self.state.drains = drains;
-                Default::default()
+                let nodes = retirements.map(|retirements| self.state.apply_retirements(retirements, now));
+                (nodes.unwrap_or_default(), Vec::new())
             }
             Effect::Silence(effect) => {
                 self.state.apply_silence(effect);
@@ -384,6 +385,7 @@ impl Domain {
     pub fn report(&mut self, status: NodeStatus) -> Result<Vec<String>, DomainError> {
         let groups = Reports(&mut self.state).status(status)?;
         hmac::wait_for_another(&mut self.state);
+        leaving::wait_for_another(&mut self.state);
         Ok(groups)
     }
 
@@ -684,12 +686,20 @@ impl Domain {
 
     /// Nodes that leave for good, or have left, by name.
     pub fn retirements(&self) -> impl Iterator<Item = &Retirement> {
-        self.state.retirements.values()
+        self.state.retirements.values().filter(|of| !of.enrolled)
     }
 
     /// That of a node.
     pub fn retirement(&self, node: &str) -> Option<&Retirement> {
-        self.state.retirements.get(node)
+        self.state.retirements.get(node).filter(|of| !of.enrolled)
+    }
+
+    /// Whether the report of a node's agent is of the retirement that is under way, if one is.
+    ///
+    /// # Errors
+    /// `InUse`: it is of another one.
+    pub fn check_cleaned_up(&self, node: &str, report: &CleanedUp) -> Result<(), DomainError> {
+        leaving::check_report(&self.state, node, report.retirement)
     }
 
     /// Notes why the agent of a node could not remove everything. Of another retirement it is ignored.
