@@ -296,7 +296,8 @@ impl Task {
         let note = self.audited(commit, written, action);
         let outcome = if action == Action::Begin { Outcome::Created } else { Outcome::Updated };
         let target = Target { kind: IntentKind::Commit, name: commit.state.id.clone() };
-        let once = attempt.map(|attempt| self.once.note(attempt, (written.at, written.request), outcome, target, None));
+        let of = (target, None);
+        let once = attempt.map(|attempt| self.once.note(attempt, (written.at, written.request), outcome, of, None));
         let mut ops = note.ops.clone();
         ops.push(commit.op());
         ops.extend(once.iter().flat_map(|once| once.ops.iter().cloned()));

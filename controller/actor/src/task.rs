@@ -311,7 +311,10 @@ impl Task {
             batch.answers.push((answer, Err(refused)));
             return None;
         }
-        let keyed = attempt.zip(Target::of(&order.command));
+        let keyed = attempt.zip(Target::of(&order.command)).map(|(attempt, target)| {
+            let tenant = self.controller.read(|d| target.tenant(d, &order.command));
+            (attempt, target, tenant)
+        });
         let request = order.request;
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
         let intent = is_intent(&order.command).then_some(arrived);
@@ -335,8 +338,9 @@ impl Task {
                     return None;
                 }
                 let trace = trace.filter(|_| !prepared.is_noop());
-                let once = keyed.map(|(attempt, target)| {
-                    self.once.note(attempt, (UnixTime::now(), request), prepared.outcome(), target, uid)
+                let once = keyed.map(|(attempt, target, tenant)| {
+                    let of = (target, tenant.as_deref());
+                    self.once.note(attempt, (UnixTime::now(), request), prepared.outcome(), of, uid)
                 });
                 let change = Change { prepared, note, touch, once, intent, show, trace };
                 return Some(Planned { ops: change.ops(), change, rewires, answer });
