@@ -85,7 +85,7 @@ impl Controller {
                 for (before, _) in left {
                     let put_back = before.command(&domain).and_then(|command| {
                         let Some(command) = command else { return Ok(()) };
-                        let prepared = domain.prepare(command)?;
+                        let prepared = domain.prepare_back(command, &Written::default())?;
                         Ok(domain.apply(prepared, now).map(drop)?)
                     });
                     if let Err(why) = put_back {

@@ -405,7 +405,11 @@ impl Task {
             });
         };
         let (old, new) = (target.declared(domain), wanted(&command));
-        let prepared = domain.prepare_as(command.clone(), &written)?;
+        let prepared = if is_own {
+            domain.prepare_back(command.clone(), &written)?
+        } else {
+            domain.prepare_as(command.clone(), &written)?
+        };
         let preview = (dry_run || plan.is_some()).then(|| {
             let old = old.as_ref().map(|(_, intent)| intent);
             Box::new(Preview::new(domain, Some(&target), old, new.as_ref(), &prepared))

@@ -143,6 +143,7 @@ use silence_commands::SilenceCommands;
 use stall::Stalls;
 use state::State;
 use symptoms::Symptoms;
+use tenants::QuotaBounds;
 use topology_commands::TopologyCommands;
 use views::Views;
 
@@ -196,8 +197,25 @@ impl Domain {
     /// # Errors
     /// As [`Domain::prepare`].
     pub fn prepare_as(&self, command: Command, written: &Written) -> Result<Prepared, DomainError> {
-        let groups = GroupCommands(&self.state);
-        let members = MemberCommands(&self.state);
+        self.prepare_within(command, written, QuotaBounds::WhatIsAdded)
+    }
+
+    /// The same for what a rollback puts back: it was there before, so that no quota refuses it.
+    ///
+    /// # Errors
+    /// As [`Domain::prepare`].
+    pub fn prepare_back(&self, command: Command, written: &Written) -> Result<Prepared, DomainError> {
+        self.prepare_within(command, written, QuotaBounds::NotWhatIsPutBack)
+    }
+
+    fn prepare_within(
+        &self,
+        command: Command,
+        written: &Written,
+        bounds: QuotaBounds,
+    ) -> Result<Prepared, DomainError> {
+        let groups = GroupCommands(&self.state, bounds);
+        let members = MemberCommands(&self.state, bounds);
         let topology = TopologyCommands(&self.state);
         let retirements = RetireCommands(&self.state);
         match command {
