@@ -50,7 +50,7 @@ fn is_late(retirement: &Retirement, now: Monotonic) -> bool {
 }
 
 fn symptom(code: Code, object: Object, evidence: String, causes: Vec<ProblemKey>) -> Symptom {
-    Symptom { key: ProblemKey::new(code, object), evidence, causes }
+    Symptom { key: ProblemKey::new(code, object), evidence, causes, group: None }
 }
 
 impl Symptoms<'_> {
@@ -91,7 +91,7 @@ impl Symptoms<'_> {
                 Code::LinkBlackHole => vec![ProblemKey::new(Code::LinkDown, key.object.clone())],
                 _ => vec![],
             };
-            all.push(Symptom { key, evidence, causes });
+            all.push(Symptom { key, evidence, causes, group: None });
         }
         for (port, withholding) in node.withholding.iter().filter(|(_, w)| w.until.is_some()) {
             let object = self.port_object(node, port);
@@ -148,7 +148,7 @@ impl Symptoms<'_> {
                 _ => vec![],
             };
             let evidence = format!("{name} drops: {}", reasons.join(", "));
-            all.push(Symptom { key, evidence, causes });
+            all.push(Symptom { key, evidence, causes, group: None });
         }
     }
 
