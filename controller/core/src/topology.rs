@@ -346,6 +346,36 @@ impl Network {
         Some(at)
     }
 
+    /// The broken links on shortest paths from `from` to all of `to`, and those of these nodes themselves that paths avoid: `most` of them at most.
+    /// Follows each link once.
+    pub(crate) fn broken_towards(
+        &self,
+        from: NodeIx,
+        to: impl Iterator<Item = NodeIx>,
+        most: usize,
+    ) -> BTreeSet<usize> {
+        let (distance, _) = self.distances(from, |_| false);
+        let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::from([from]));
+        let own = |node| {
+            let ports = self.links_of(DrainTarget::Node(self.name(node))).into_iter();
+            ports.filter(|link| self.is_broken(*link))
+        };
+        found.extend(own(from).take(most));
+        for mut at in to {
+            if found.len() < most && !seen.contains(&at) {
+                found.extend(own(at).take(most - found.len()));
+            }
+            while seen.insert(at)
+                && found.len() < most
+                && let Some(up) = self.adjacent(at).iter().find(|a| distance[a.to].checked_add(1) == Some(distance[at]))
+            {
+                found.extend(Some(up.link).filter(|link| self.is_broken(*link)));
+                at = up.to;
+            }
+        }
+        found
+    }
+
     /// What paths by uSIDs lead through: every link of the topology, in its order, whether it carries packets or not.
     pub(crate) fn fabric(&self) -> Option<&Fabric> {
         // A validated topology has each node and port once: there is a fabric.

@@ -10,6 +10,7 @@ use super::drains::Drains;
 use super::leaving::{Membership, check_report, covers, due, hosts, memberships};
 use super::member_commands::MemberCommands;
 use super::state::State;
+use super::tenants::QuotaBounds;
 use super::topology_commands::TopologyCommands;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
@@ -136,7 +137,7 @@ impl RetireCommands<'_> {
             }
             Some(Due::Remove(Membership { group, host, role })) => {
                 let reason = (role == Role::Receiver).then(|| "its node is retired".to_owned());
-                let mut prepared = MemberCommands(self.0).delete(&group, &host, reason)?;
+                let mut prepared = MemberCommands(self.0, QuotaBounds::WhatIsAdded).delete(&group, &host, reason)?;
                 prepared.outcome = Outcome::Updated;
                 Ok(prepared)
             }
