@@ -168,6 +168,7 @@ impl Leaving<'_> {
                 Ok(removed) => break removed,
                 Err(why) => {
                     tracing::error!(why, retry_in = ?RETRY, "cannot remove everything that this agent programmed");
+                    self.follow_marked()?;
                     self.report(CleanedUp { failed: Some(why), ..CleanedUp::default() });
                     tokio::time::sleep(RETRY).await;
                 }
@@ -186,10 +187,7 @@ impl Leaving<'_> {
                     false => return std::future::pending().await,
                 },
                 Ok(()) = self.link.clean_up.changed() => {
-                    let before = self.retirement;
-                    if self.follow() && Mark::read(self.state_dir)? == Some(Mark::CleaningUp(before)) {
-                        Mark::CleaningUp(self.retirement).write(self.state_dir)?;
-                    }
+                    self.follow_marked()?;
                 }
             }
         }
@@ -200,6 +198,15 @@ impl Leaving<'_> {
         }
         Mark::Gone(self.retirement).write(self.state_dir)?;
         Ok(true)
+    }
+
+    /// Takes the number of the newest order, also in the mark.
+    fn follow_marked(&mut self) -> Result<(), MarkError> {
+        let before = self.retirement;
+        if self.follow() && Mark::read(self.state_dir)? == Some(Mark::CleaningUp(before)) {
+            Mark::CleaningUp(self.retirement).write(self.state_dir)?;
+        }
+        Ok(())
     }
 
     /// Takes the number of the newest order: the controller refuses the report of a retirement that is not the present one. True if it is
@@ -284,6 +291,27 @@ mod tests {
         let (left, _worker) = tokio::join!(left, controller);
         assert!(left.unwrap());
         assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::Gone(9)));
+    }
+
+    /// Catches an agent that cannot remove everything and never reports the cause to the retirement that is under way.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_fails_and_gets_another_order_meanwhile_fails_for_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ledger, notifier) = (Ledger::open(dir.path()).unwrap(), Notifier::default());
+        let (link, mut worker) = channels("n4", None);
+        let clean = async || Err("busy".to_owned());
+        let left = leave(leaving(dir.path(), &ledger, &notifier, link), clean, std::future::pending());
+        let controller = async {
+            assert_eq!(report(&mut worker, |report| report.failed.is_some()).await.retirement, 7);
+            worker.clean_up.send_replace(Some(canopy_model::retirement::CleanUpOrder { retirement: 9 }));
+            let report = report(&mut worker, |report| report.retirement == 9).await;
+            assert_eq!(report.failed.as_deref(), Some("busy"));
+            assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::CleaningUp(9)));
+        };
+        tokio::select! {
+            left = left => panic!("it left: {left:?}"),
+            () = controller => {}
+        }
     }
 
     /// Catches a process that marks a node as gone which was enrolled again before the controller answered: it would stay stopped.

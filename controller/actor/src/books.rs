@@ -85,7 +85,7 @@ impl Version {
 }
 
 /// The part of a [`Version`] that a start reads: most of it is the spec.
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Ended {
     ended: Option<Written>,
     tenant: Option<String>,
@@ -167,9 +167,9 @@ impl Books {
                 let owner = of_group.and_then(|entry| owner_of_group(entry.tenant.as_deref()));
                 self.audit.add(sequence, (), octets, &owner);
             } else if let Some((target, revision)) = key.strip_prefix(VERSION).and_then(version_of) {
-                let Ended { ended, tenant } = serde_json::from_slice(value).unwrap_or_default();
-                let at = ended.map(|ended| ended.at).unwrap_or_default();
-                let owner = version_owner(&target, tenant.as_deref());
+                let version = serde_json::from_slice::<Ended>(value).ok();
+                let owner = version.as_ref().and_then(|version| version_owner(&target, version.tenant.as_deref()));
+                let at = version.and_then(|version| version.ended).map(|ended| ended.at).unwrap_or_default();
                 self.add_version(target, Kept { revision, at }, octets, &owner);
             }
         }

@@ -73,9 +73,16 @@ pub struct Retirement {
     /// An operator takes the node back, which has left: it is forgotten once the agent is connected, and not shown until then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enrolled: bool,
+    /// The node had left when this retirement began, and no agent was connected since its enrollment: nothing leads over it from the
+    /// beginning on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_programs: bool,
     /// Why the agent has not removed everything, as it last reported.
     #[serde(skip)]
     pub failed: Option<String>,
+    /// Its agent reports that it cleans up for another retirement, and nothing else: it can take the order of this one.
+    #[serde(skip)]
+    pub(crate) agent_leaves: bool,
     /// When this controller learned of it, for its timeout.
     #[serde(skip)]
     pub known: Monotonic,
@@ -89,7 +96,7 @@ pub(crate) type Retirements = BTreeMap<String, Retirement>;
 
 /// The nodes that forward nothing, or may stop to at any time.
 pub(crate) fn left(retirements: &Retirements) -> Vec<&str> {
-    retirements.values().filter(|of| of.is_beyond_return()).map(|of| of.node.as_str()).collect()
+    retirements.values().filter(|of| of.is_beyond_return() || of.without_programs).map(|of| of.node.as_str()).collect()
 }
 
 impl Retirement {

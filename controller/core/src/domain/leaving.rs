@@ -88,7 +88,8 @@ pub(super) fn due(state: &State, retirement: &Retirement) -> Option<Step> {
 }
 
 /// After a report: waits for another node if the one that was waited for has confirmed the routes around a node that is drained. So each
-/// node is checked about once, however many reports there are.
+/// node is checked about once, however many reports there are; again with each report where the step is due and a pending commit, or a
+/// store that takes no changes, holds it up.
 pub(super) fn wait_for_another(state: &mut State) {
     let found = |retirement: &Retirement| {
         let at = state.node(&retirement.node).filter(|at| is_ready(state, at, retirement))?;
@@ -107,7 +108,7 @@ pub(super) fn wait_for_another(state: &mut State) {
 
 /// Whether a node that is drained waits at most for others to confirm the routes around it.
 fn is_ready(state: &State, at: &Node, retirement: &Retirement) -> bool {
-    let is_able = || retirement.spec.without_agent || is_able(at).is_ok();
+    let is_able = || retirement.spec.without_agent || is_able(at, retirement).is_ok();
     at.spec.groups.is_empty() && is_able() && memberships(state, &retirement.node).next().is_none()
 }
 
@@ -138,12 +139,12 @@ pub(super) fn next(state: &State, retirement: &Retirement) -> Result<Step, Strin
             if retirement.spec.without_agent {
                 return Ok(Step::Revoking);
             }
-            is_able(at)?;
+            is_able(at, retirement)?;
             Ok(Step::CleaningUp)
         }
         Step::CleaningUp if retirement.spec.without_agent => Ok(Step::Revoking),
         Step::CleaningUp => {
-            let able = state.node(node).map_or(Ok(()), is_able);
+            let able = state.node(node).map_or(Ok(()), |at| is_able(at, retirement));
             Err(match (&retirement.failed, able) {
                 (Some(why), _) => format!("its agent could not remove everything, and tries again: {why}"),
                 (None, Ok(())) => "its agent to clean up".to_owned(),
@@ -176,12 +177,13 @@ fn is_left(state: &State, at: &Node, retirement: &Retirement) -> Result<(), Stri
 }
 
 /// Whether the agent can take the order to clean up.
-fn is_able(at: &Node) -> Result<(), String> {
+fn is_able(at: &Node, retirement: &Retirement) -> Result<(), String> {
     const BY_HAND: &str = "or stop it, run `canopy-agent cleanup` on its machine, and continue with --without-agent";
     if !at.connected {
         return Err(format!("its agent, which is not connected: start it, {BY_HAND}"));
     }
     match at.status.as_ref().map(|status| status.minor_version) {
+        None if retirement.agent_leaves => Ok(()),
         None => Err("its agent to report".to_owned()),
         Some(minor) if minor < MINOR_VERSION => Err(format!(
             "its agent, which has contract 1.{minor} and cleans up from 1.{MINOR_VERSION} on: upgrade it, {BY_HAND}"

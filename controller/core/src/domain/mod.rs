@@ -734,6 +734,13 @@ impl Domain {
         leaving::check_report(&self.state, node, report.retirement)
     }
 
+    /// Notes that the agent of a node cleans up, for whichever retirement: such an agent sends no other report, which would show that it can.
+    pub fn agent_leaves(&mut self, node: &str) {
+        if let Some(retirement) = self.state.retirements.get_mut(node) {
+            retirement.agent_leaves = true;
+        }
+    }
+
     /// Notes why the agent of a node could not remove everything. Of another retirement it is ignored.
     pub fn clean_up_failed(&mut self, node: &str, report: CleanedUp) {
         let retirement = self.state.retirements.get_mut(node);

@@ -53,8 +53,9 @@ impl RetireCommands<'_> {
         }
         // One that has an agent again is not the one that left.
         let is_back = self.0.node(&node).is_some_and(|at| at.connected);
-        let old = self.0.retirements.get(&node).filter(|old| !(old.has_ended() && (is_back || old.enrolled)));
-        if let Some(old) = old {
+        let present = self.0.retirements.get(&node);
+        let without_programs = present.is_some_and(|old| old.enrolled) && !is_back;
+        if let Some(old) = present.filter(|old| !(old.has_ended() && (is_back || old.enrolled))) {
             if old.spec == spec || old.has_ended() {
                 return Ok(Prepared::noop(self.0, old.id));
             }
@@ -77,6 +78,8 @@ impl RetireCommands<'_> {
             drain,
             removed: Vec::new(),
             enrolled: false,
+            without_programs,
+            agent_leaves: false,
             failed: None,
             known: Default::default(),
             waits_for: 0,
@@ -100,9 +103,11 @@ impl RetireCommands<'_> {
             let detail = "its agent may have begun to clean up: there is no way back. Let the retirement end, then enroll the node again (canopyctl node enroll)".to_owned();
             return Err(DomainError::InUse { kind: "retirement", name: node, detail });
         }
-        if old.has_ended() && self.0.node(&node).is_some_and(|at| !at.connected) {
+        if (old.has_ended() || old.without_programs) && self.0.node(&node).is_some_and(|at| !at.connected) {
             // It forwards nothing before its agent is there.
-            return self.stored(Retirement { enrolled: true, ..old.clone() }, Outcome::Deleted);
+            let reached = Reached { step: Step::Retired, ..old.reached };
+            let taken_back = Retirement { enrolled: true, without_programs: false, reached, ..old.clone() };
+            return self.stored(taken_back, Outcome::Deleted);
         }
         let mut retirements = self.0.retirements.clone();
         retirements.remove(&node);

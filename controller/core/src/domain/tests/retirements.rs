@@ -355,34 +355,35 @@ fn nothing_leads_over_a_node_that_has_left_until_its_agent_is_back() {
     let shown = w.domain.effects(&prepared);
     assert!(shown.iter().all(|e| !e.to.contains(&format!("{left}/"))), "{shown:?}");
     w.run(cut(true)).unwrap();
-    let names_it = |d: &Domain| {
-        let group = d.group("g").unwrap().status;
+    let names_it = |d: &Domain, group: &str| {
+        let group = d.group(group).unwrap().status;
         let text = format!("{:?} {:?}", group.reason, group.conditions);
         assert!(text.contains(&format!("the way over node {left} is none: it is retired")), "{text}");
         assert_eq!(routes_over(d, left), 0);
         assert_eq!(d.node_spec(left).unwrap().groups.len(), 0);
     };
-    names_it(&w.domain);
+    names_it(&w.domain, "g");
     // A group that is made now, and a controller that starts.
     w.run(group("late")).unwrap();
     w.run(source("late", "h1-1")).unwrap();
-    _ = w.run(receiver("late", "h2-1"));
-    names_it(&w.restarted());
+    w.run(receiver("late", "h2-1")).unwrap();
+    names_it(&w.domain, "late");
+    names_it(&w.restarted(), "late");
     w.run(topology({
         let mut spec = fabric(2, 2, 1);
         spec.links[0].alpha = Some(200);
         spec
     }))
     .unwrap();
-    names_it(&w.domain);
+    names_it(&w.domain, "g");
 
     // Enrolled again, and not there yet.
     assert_eq!(w.run(cancel(left)).unwrap().outcome, Outcome::Deleted);
     assert_eq!((step(&w.domain, left), w.domain.retirements().count()), (None, 0));
     assert!(w.problem(cancel(left)).starts_with("NotFound"));
     advance(&mut w);
-    names_it(&w.domain);
-    names_it(&w.restarted());
+    names_it(&w.domain, "g");
+    names_it(&w.restarted(), "g");
     w.domain.agent_connected(left);
     advance(&mut w);
     assert_eq!(w.domain.state.retirements.len(), 0);
@@ -390,6 +391,56 @@ fn nothing_leads_over_a_node_that_has_left_until_its_agent_is_back() {
     assert_eq!(spine(&w.domain), left);
     assert_eq!(w.domain.drains().len(), 1, "until an operator puts it back into service");
     assert!(!w.domain.node_spec(left).unwrap().groups.is_empty() && w.restarted().drains().len() == 1);
+}
+
+/// Catches a node without programs that becomes a last resort because it is retired again, or that is cancelled, before its agent is back.
+#[test]
+fn one_that_is_retired_again_before_its_agent_is_back_is_no_way_either() {
+    let mut w = world();
+    let used = spine(&w.domain);
+    let left = if used == "spine1" { "spine2" } else { "spine1" };
+    gone(&mut w, left);
+    w.run(cancel(left)).unwrap();
+    let again = retire(left, RetireSpec { without_agent: true, ..RetireSpec::default() });
+    assert_eq!(w.run(again.clone()).unwrap().outcome, Outcome::Created);
+    let is_no_way = |w: &World| assert_eq!((routes_over(&w.domain, left), routes_over(&w.restarted(), left)), (0, 0));
+    is_no_way(&w);
+    assert_eq!(step(&w.domain, left), Some(Step::Draining));
+    // Taken back, it is as after its enrollment.
+    assert_eq!(w.run(cancel(left)).unwrap().outcome, Outcome::Deleted);
+    assert_eq!((step(&w.domain, left), step(&w.restarted(), left)), (None, None));
+    is_no_way(&w);
+    // Nothing leads there, so it ends at once; its new certificates are revoked, too.
+    w.run(again).unwrap();
+    confirm_without(&mut w, left);
+    advance(&mut w);
+    assert_eq!(step(&w.domain, left), Some(Step::Revoking));
+    is_no_way(&w);
+    let retirement = w.domain.retirement(left).unwrap().id;
+    w.run(Command::NodeRevoked { node: left.to_owned(), retirement }).unwrap();
+    w.run(cancel(left)).unwrap();
+    w.domain.agent_connected(left);
+    advance(&mut w);
+    assert_ne!(routes_over(&w.domain, left), 0);
+}
+
+/// Catches a retirement that waits for good for a report that is never sent: an agent that cleans up for an earlier one, of which the store
+/// was restored, sends no other.
+#[test]
+fn an_agent_that_cleans_up_for_another_retirement_can_take_the_order_of_this_one() {
+    let mut w = world();
+    let node = if spine(&w.domain) == "spine1" { "spine2" } else { "spine1" };
+    w.run(retire(node, RetireSpec::default())).unwrap();
+    confirm_without(&mut w, node);
+    let mut w = World { domain: w.restarted(), ..w };
+    confirm_without(&mut w, node);
+    w.domain.agent_connected(node);
+    assert_eq!(waits_for(&w.domain, node), "its agent to report");
+    let of_another = CleanedUp { retirement: 1, ..Default::default() };
+    assert!(w.domain.check_cleaned_up(node, &of_another).is_err());
+    w.domain.agent_leaves(node);
+    advance(&mut w);
+    assert_eq!(step(&w.domain, node), Some(Step::CleaningUp));
 }
 
 /// Catches a report that reads every node while one is drained to leave: in a domain of thousands each node reports every few
