@@ -50,7 +50,7 @@ class OtherAuthority:
             of.run("canopy-host-agent", "enroll", *own, "--controller", re.sub(r":\d+$", ":9641", self.controller), stdin=token)
             yield "an agent of another authority", self.refused(of, own, "a certificate of another authority than is trusted here")
             of.shell("cp /var/lib/canopy/host-agent/identity/authorities.pem /root/other/identity/")
-            yield "one that trusts this authority", self.refused(of, own, "peer certificate|fatal alert")
+            yield "one that trusts this authority", self.refused(of, own, "peer certificate|fatal alert|does not accept this certificate")
         finally:
             self.c1.shell("systemctl stop other; rm -rf /root/other")
             of.shell("rm -rf /root/other")

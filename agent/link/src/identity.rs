@@ -25,6 +25,9 @@ use crate::{Backoff, Random, Target, brief};
 
 /// An answer to [`reach`] comes within this: a service that starts waits for it.
 const REACHED_WITHIN: Duration = Duration::from_secs(3);
+/// Connections that may be closed before one has its reason: in TLS 1.3 the refusal of a certificate follows the handshake, and a call that comes
+/// first learns only that its connection is closed.
+const CLOSED: u32 = 5;
 /// The controller's certificates are valid from so long before they are made.
 const BACKDATED: Duration = Duration::from_secs(300);
 /// Shortest time between two renewals.
@@ -116,13 +119,26 @@ async fn enroll_with(
 /// # Errors
 /// Why it does not.
 pub async fn reach(target: &Target, directory: &Path) -> Result<(), IdentityError> {
+    for _ in 0..CLOSED {
+        match reach_once(target, directory).await {
+            Err(status) if status.code() == Code::Cancelled => {}
+            answer => return Ok(answer?),
+        }
+    }
+    Err(Status::unavailable(
+        "it closes the connection after the handshake: it does not accept this certificate, which is of another authority or revoked, or it is stopping",
+    )
+    .into())
+}
+
+async fn reach_once(target: &Target, directory: &Path) -> Result<(), Status> {
     let channel = target.channel(directory).map_err(|error| Status::from_error(Box::new(error)))?;
     // A call that every agent may make; the group does not have to exist.
     let request = pb::WatchGroupRequest { group: "canopy-doctor".into(), ..Default::default() };
     match tokio::time::timeout(REACHED_WITHIN, MembershipServiceClient::new(channel).watch_group(request)).await {
-        Ok(Err(status)) if status.code() != Code::NotFound => Err(status.into()),
+        Ok(Err(status)) if status.code() != Code::NotFound => Err(status),
         Ok(_) => Ok(()),
-        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {REACHED_WITHIN:?}")).into()),
+        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {REACHED_WITHIN:?}"))),
     }
 }
 

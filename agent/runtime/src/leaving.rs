@@ -161,12 +161,14 @@ pub async fn leave(
 impl Leaving<'_> {
     /// Whether the node has left.
     async fn run(&mut self, mut clean: impl AsyncFnMut() -> Result<Vec<String>, String>) -> Result<bool, MarkError> {
+        self.follow();
         Mark::CleaningUp(self.retirement).write(self.state_dir)?;
         let removed = loop {
             match clean().await {
                 Ok(removed) => break removed,
                 Err(why) => {
                     tracing::error!(why, retry_in = ?RETRY, "cannot remove everything that this agent programmed");
+                    self.follow_marked()?;
                     self.report(CleanedUp { failed: Some(why), ..CleanedUp::default() });
                     tokio::time::sleep(RETRY).await;
                 }
@@ -175,10 +177,19 @@ impl Leaving<'_> {
         // What is enrolled again starts with nothing of before.
         self.ledger.forget()?;
         tracing::info!(removed = removed.join(", "), "this node leaves: nothing of what the agent programmed is left");
-        self.report(CleanedUp { removed, ..CleanedUp::default() });
-        if self.link.announced.wait_for(|announced| *announced).await.is_err() {
-            // The worker never ends while the link is held.
-            return std::future::pending().await;
+        loop {
+            self.report(CleanedUp { removed: removed.clone(), ..CleanedUp::default() });
+            tokio::select! {
+                biased;
+                taken = async { self.link.announced.wait_for(|announced| *announced).await.is_ok() } => match taken {
+                    true => break,
+                    // The worker never ends while the link is held.
+                    false => return std::future::pending().await,
+                },
+                Ok(()) = self.link.clean_up.changed() => {
+                    self.follow_marked()?;
+                }
+            }
         }
         // Enrolled again meanwhile: the node is back, and this process makes way for one that programs it.
         if Mark::read(self.state_dir)? != Some(Mark::CleaningUp(self.retirement)) {
@@ -187,6 +198,27 @@ impl Leaving<'_> {
         }
         Mark::Gone(self.retirement).write(self.state_dir)?;
         Ok(true)
+    }
+
+    /// Takes the number of the newest order, also in the mark.
+    fn follow_marked(&mut self) -> Result<(), MarkError> {
+        let before = self.retirement;
+        if self.follow() && Mark::read(self.state_dir)? == Some(Mark::CleaningUp(before)) {
+            Mark::CleaningUp(self.retirement).write(self.state_dir)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the number of the newest order: the controller refuses the report of a retirement that is not the present one. True if it is
+    /// another one than before.
+    fn follow(&mut self) -> bool {
+        let Some(order) = *self.link.clean_up.borrow_and_update() else { return false };
+        let is_other = order.retirement != self.retirement;
+        if is_other {
+            tracing::info!(before = self.retirement, now = order.retirement, "this node leaves by another retirement");
+            self.retirement = order.retirement;
+        }
+        is_other
     }
 
     fn report(&self, report: CleanedUp) {
@@ -237,6 +269,49 @@ mod tests {
         let (left, _worker) = tokio::join!(left, controller);
         assert!(left.unwrap());
         assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::Gone(7)));
+    }
+
+    /// Catches an agent that reports a retirement which is not the present one for ever, as the controller refuses it.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_gets_another_order_meanwhile_reports_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ledger, notifier) = (Ledger::open(dir.path()).unwrap(), Notifier::default());
+        let (link, mut worker) = channels("n4", None);
+        let clean = async || Ok(vec!["12 routes".to_owned()]);
+        let left = leave(leaving(dir.path(), &ledger, &notifier, link), clean, std::future::pending());
+        let controller = async {
+            assert_eq!(report(&mut worker, |report| report.failed.is_none()).await.retirement, 7);
+            worker.clean_up.send_replace(Some(canopy_model::retirement::CleanUpOrder { retirement: 9 }));
+            let report = report(&mut worker, |report| report.retirement == 9).await;
+            assert_eq!((report.failed, report.removed), (None, vec!["12 routes".to_owned()]));
+            assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::CleaningUp(9)));
+            worker.announced.send_replace(true);
+            worker
+        };
+        let (left, _worker) = tokio::join!(left, controller);
+        assert!(left.unwrap());
+        assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::Gone(9)));
+    }
+
+    /// Catches an agent that cannot remove everything and never reports the cause to the retirement that is under way.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_fails_and_gets_another_order_meanwhile_fails_for_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ledger, notifier) = (Ledger::open(dir.path()).unwrap(), Notifier::default());
+        let (link, mut worker) = channels("n4", None);
+        let clean = async || Err("busy".to_owned());
+        let left = leave(leaving(dir.path(), &ledger, &notifier, link), clean, std::future::pending());
+        let controller = async {
+            assert_eq!(report(&mut worker, |report| report.failed.is_some()).await.retirement, 7);
+            worker.clean_up.send_replace(Some(canopy_model::retirement::CleanUpOrder { retirement: 9 }));
+            let report = report(&mut worker, |report| report.retirement == 9).await;
+            assert_eq!(report.failed.as_deref(), Some("busy"));
+            assert_eq!(Mark::read(dir.path()).unwrap(), Some(Mark::CleaningUp(9)));
+        };
+        tokio::select! {
+            left = left => panic!("it left: {left:?}"),
+            () = controller => {}
+        }
     }
 
     /// Catches a process that marks a node as gone which was enrolled again before the controller answered: it would stay stopped.

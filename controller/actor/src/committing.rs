@@ -85,7 +85,7 @@ impl Controller {
                 for (before, _) in left {
                     let put_back = before.command(&domain).and_then(|command| {
                         let Some(command) = command else { return Ok(()) };
-                        let prepared = domain.prepare(command)?;
+                        let prepared = domain.prepare_back(command, &Written::default())?;
                         Ok(domain.apply(prepared, now).map(drop)?)
                     });
                     if let Err(why) = put_back {
@@ -296,7 +296,8 @@ impl Task {
         let note = self.audited(commit, written, action);
         let outcome = if action == Action::Begin { Outcome::Created } else { Outcome::Updated };
         let target = Target { kind: IntentKind::Commit, name: commit.state.id.clone() };
-        let once = attempt.map(|attempt| self.once.note(attempt, (written.at, written.request), outcome, target, None));
+        let of = (target, None);
+        let once = attempt.map(|attempt| self.once.note(attempt, (written.at, written.request), outcome, of, None));
         let mut ops = note.ops.clone();
         ops.push(commit.op());
         ops.extend(once.iter().flat_map(|once| once.ops.iter().cloned()));

@@ -36,14 +36,11 @@ impl Controller {
         problems
     }
 
-    /// The tenant of the group that a problem is about; `None`: it is the domain's. One that began before the group is of another group, which
-    /// had its name.
+    /// The tenant of the group that a problem is about; `None`: it is the domain's, as one is of another group that had the name
+    /// before.
     pub fn tenant_of_problem(&self, problem: &Problem) -> Option<String> {
-        let group = match &problem.key.object {
-            Object::Group(group) | Object::Member { group, .. } => group,
-            Object::Controller | Object::Node(_) | Object::Port(_) | Object::Link(_) => return None,
-        };
-        self.read(|d| d.tenant_since(group, problem.began).map(str::to_owned))
+        let group = problem.key.object.group()?;
+        self.read(|d| d.tenant_of_one(group, problem.group).map(str::to_owned))
     }
 
     /// Symptoms that were not kept because there were too many.
@@ -101,8 +98,12 @@ impl Controller {
     }
 
     fn assess_controller(&self) {
-        let symptom =
-            |code, evidence| Symptom { key: ProblemKey::new(code, Object::Controller), evidence, causes: vec![] };
+        let symptom = |code, evidence| Symptom {
+            key: ProblemKey::new(code, Object::Controller),
+            evidence,
+            causes: vec![],
+            group: None,
+        };
         let full = self.why_read_only().map(|why| symptom(ProblemCode::StoreReadOnly, why));
         let lost = self.store_recovery().map(|lost| symptom(ProblemCode::StoreLostCommits, lost.to_string()));
         let expiring = self.expiring_commit().map(|why| symptom(ProblemCode::CommitExpiring, why));
@@ -153,7 +154,7 @@ impl Controller {
 
     /// The phase of a group has an event of its own.
     fn note_problem(&self, change: Change) {
-        let Change { key, is_open, began, evidence } = change;
+        let Change { key, is_open, group: uid, evidence } = change;
         let node = match &key.object {
             Object::Group(_) => return,
             Object::Node(node) => Some(node.as_str()),
@@ -174,7 +175,7 @@ impl Controller {
         match group {
             // Of a group that has this name since, it shows nothing.
             Some(group) => {
-                let tenant = self.read(|d| d.tenant_since(group, began).map(str::to_owned));
+                let tenant = self.read(|d| d.tenant_of_one(group, uid).map(str::to_owned));
                 self.events().note_group(code, node, (group, tenant), detail);
             }
             None => self.events().note(code, node, detail),

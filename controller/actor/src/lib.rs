@@ -44,6 +44,7 @@ mod policy;
 pub mod preview;
 mod record;
 pub mod retirements;
+mod shares;
 mod silences;
 mod start;
 mod task;

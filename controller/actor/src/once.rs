@@ -2,14 +2,15 @@
 //! Writes that are sent again because their answer was lost: with the same key they are carried out once (draft-ietf-httpapi-idempotency-key-header-07).
 //!
 //! A record (`once/`) is written in the transaction of the write itself and has what it did. It counts for [`KEPT`], as long as the key is
-//! one of the last [`MAX_KEYS`]. A write that was refused leaves none: it has done nothing, and is tried anew.
+//! one of the last [`MAX_KEYS`], which tenants and the domain share: see [`Shares`]. A write that was refused leaves none: it has done nothing, and is tried anew.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use canopy_controller_core::audit::IntentKind;
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::request_id::RequestId;
+use canopy_controller_core::tenant::to_record;
 use canopy_controller_core::uid::Uid;
 use canopy_controller_core::{Command, Outcome};
 use canopy_store::Op;
@@ -22,8 +23,9 @@ use crate::CommandError;
 use crate::commit::Act;
 use crate::intent::{Target, wanted};
 use crate::order::{Order, Precondition};
+use crate::shares::{Bounds, Owner, Shares, owner, owner_of_group};
 
-/// Keys that are kept; the oldest leave first.
+/// Keys that are kept; of who has most the oldest leaves first.
 pub const MAX_KEYS: usize = 100_000;
 /// How long a key is kept.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -107,9 +109,16 @@ pub(crate) struct Past {
     /// Of the resource, unless it was deleted or is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) uid: Option<Uid>,
+    /// The tenant of the group: see [`recorded`](canopy_controller_core::tenant::recorded).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
 }
 
 impl Past {
+    fn owner(&self) -> Owner {
+        if self.kind.is_of_tenant() { owner_of_group(self.tenant.as_deref()) } else { owner(None) }
+    }
+
     pub(crate) fn target(&self) -> Target {
         Target { kind: self.kind, name: self.name.clone() }
     }
@@ -124,21 +133,41 @@ pub(crate) struct Note {
     pub(crate) ops: Vec<Op>,
     id: Short,
     past: Past,
-    /// How many of the oldest leave.
-    removed: usize,
+    /// Numbers of those that leave.
+    removed: Vec<u64>,
+}
+
+/// A key that is kept.
+struct Known {
+    past: Past,
+    /// In the order of their writes.
+    number: u64,
 }
 
 /// The keys of the last day.
-#[derive(Default)]
 pub(crate) struct Once {
-    known: HashMap<Short, Past>,
-    /// Oldest first. Has also what was replaced since by a later write with the same key.
-    by_age: VecDeque<(UnixTime, Short)>,
+    known: HashMap<Short, Known>,
+    /// By number.
+    by_age: Shares<Short>,
+}
+
+impl Default for Once {
+    fn default() -> Self {
+        Self::bounded(MAX_KEYS)
+    }
 }
 
 impl Once {
     /// From all records of the store; others are ignored. One that cannot be read is as good as none.
     pub(crate) fn restore<'a>(records: impl Iterator<Item = (&'a str, &'a [u8])>) -> Self {
+        Self::default().restored(records)
+    }
+
+    fn bounded(records: usize) -> Self {
+        Self { known: HashMap::new(), by_age: Shares::new(Bounds { records, octets: u64::MAX }) }
+    }
+
+    fn restored<'a>(mut self, records: impl Iterator<Item = (&'a str, &'a [u8])>) -> Self {
         let mut all = Vec::new();
         for (key, value) in records.filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))) {
             let mut id = Short::default();
@@ -150,9 +179,9 @@ impl Once {
                 ),
             }
         }
-        let mut by_age: Vec<_> = all.iter().map(|(id, past)| (past.at, *id)).collect();
-        by_age.sort_unstable();
-        Self { known: all.into_iter().collect(), by_age: by_age.into() }
+        all.sort_unstable_by_key(|(id, past)| (past.at, *id));
+        all.into_iter().for_each(|(id, past)| self.add(id, past));
+        self
     }
 
     /// How many there are.
@@ -165,46 +194,63 @@ impl Once {
     /// # Errors
     /// The key was sent with another write.
     pub(crate) fn find(&self, attempt: &Attempt, now: UnixTime) -> Result<Option<&Past>, CommandError> {
-        match self.known.get(&attempt.id).filter(|past| !has_ended(past.at, now)) {
+        match self.past(&attempt.id).filter(|past| !has_ended(past.at, now)) {
             Some(past) if past.wants != attempt.wants => Err(CommandError::KeyReused { at: past.at }),
             found => Ok(found),
         }
     }
 
-    /// Of a write that is carried out now.
+    /// Of a write that is carried out now, about what is of this tenant, if it is of one.
     pub(crate) fn note(
         &self,
         attempt: Attempt,
         (at, request): (UnixTime, Option<RequestId>),
         outcome: Outcome,
-        target: Target,
+        (target, tenant): (Target, Option<&str>),
         uid: Option<Uid>,
     ) -> Note {
         let Attempt { id, wants } = attempt;
         let Target { kind, name } = target;
-        let past = Past { at, request, wants, outcome, kind, name, uid };
+        let past = Past { at, request, wants, outcome, kind, name, uid, tenant: tenant.and_then(to_record) };
         // A struct of strings and numbers: serialising it cannot fail.
         let value = serde_json::to_vec(&past).expect("a record is JSON");
-        let leaves = |(i, (since, _)): &(usize, &(UnixTime, Short))| {
-            self.by_age.len() + 1 - i > MAX_KEYS || has_ended(*since, at)
-        };
-        let leaving: Vec<_> = self.by_age.iter().enumerate().take(MAX_REMOVED).take_while(leaves).collect();
-        let is_present =
-            |(since, of): &(UnixTime, Short)| *of != id && self.known.get(of).is_some_and(|past| past.at == *since);
-        let gone = leaving.iter().filter(|(_, of)| is_present(of)).map(|(_, (_, of))| Op::Delete { key: key_of(of) });
-        let ops = std::iter::once(Op::Put { key: key_of(&id), value }).chain(gone).collect();
-        Note { ops, id, past, removed: leaving.len() }
+        let removed = self.leaving(&id, at, &past.owner());
+        let gone = removed.iter().filter_map(|number| self.by_age.get(*number)).map(key_of);
+        let ops = std::iter::once(Op::Put { key: key_of(&id), value }).chain(gone.map(|key| Op::Delete { key }));
+        Note { ops: ops.collect(), id, past, removed }
+    }
+
+    /// Which keys leave when `new` comes: the oldest one if its time has passed, else the oldest of who has most while there is no room.
+    fn leaving(&self, new: &Short, at: UnixTime, owner: &Owner) -> Vec<u64> {
+        let has_passed = |id: &Short| self.past(id).is_some_and(|past| has_ended(past.at, at));
+        let oldest = self.by_age.oldest().filter(|(_, id)| *id != new && has_passed(id));
+        let mut leaving: Vec<u64> = oldest.map(|(number, _)| number).into_iter().collect();
+        // One that takes the place of an earlier one with the same key needs no room.
+        if !self.known.contains_key(new) {
+            self.by_age.make_room(&mut leaving, MAX_REMOVED, 0, owner);
+        }
+        leaving
     }
 
     /// Takes note of what is durable, or will be before anyone sees it.
     pub(crate) fn keep(&mut self, note: Note) {
-        for (since, id) in self.by_age.drain(..note.removed) {
-            if self.known.get(&id).is_some_and(|past| past.at == since) {
+        let same = self.known.get(&note.id).map(|known| known.number);
+        for number in note.removed.into_iter().chain(same) {
+            if let Some(id) = self.by_age.remove(number) {
                 self.known.remove(&id);
             }
         }
-        self.by_age.push_back((note.past.at, note.id));
-        self.known.insert(note.id, note.past);
+        self.add(note.id, note.past);
+    }
+
+    fn add(&mut self, id: Short, past: Past) {
+        let number = self.by_age.last().map_or(0, |last| last + 1);
+        self.by_age.add(number, id, 0, &past.owner());
+        self.known.insert(id, Known { past, number });
+    }
+
+    fn past(&self, id: &Short) -> Option<&Past> {
+        self.known.get(id).map(|known| &known.past)
     }
 }
 

@@ -69,8 +69,14 @@ impl Controller {
     /// Takes in that the agent of a node has cleaned up, or could not. Durable when this returns: the agent does not repeat it.
     ///
     /// # Errors
-    /// The store takes no changes, or the controller is stopping.
+    /// It is of another retirement than the one that is under way; the store takes no changes, or the controller is stopping.
     pub async fn cleaned_up(&self, node: &str, report: CleanedUp) -> Result<(), CommandError> {
+        if let Err(refused) = self.read(|d| d.check_cleaned_up(node, &report)) {
+            // It is in the place of the report that a drained node's step waits for.
+            self.write(|d| d.agent_leaves(node));
+            self.advance_retirements();
+            return Err(refused.into());
+        }
         if let Some(why) = &report.failed {
             let detail = format!("the agent could not remove everything, and tries again: {why}");
             let is_news = self.write(|d| {

@@ -300,7 +300,11 @@ impl Task {
         // Before a key: what was written may belong to another tenant now. What was deleted is gone by that, and its name another one's perhaps.
         if let Err(refused) = self.controller.read(|d| order.check_scope(d)) {
             let deleted = known.ok().flatten().filter(|past| past.outcome == Outcome::Deleted);
-            batch.answers.push((answer, deleted.map_or(Err(refused), |past| self.replay(past, None))));
+            let done = match deleted {
+                Some(past) => self.replay(past, None),
+                None => Err(self.check_rate(&order).err().unwrap_or(refused)),
+            };
+            batch.answers.push((answer, done));
             return None;
         }
         if let Some(again) = known.transpose() {
@@ -311,7 +315,10 @@ impl Task {
             batch.answers.push((answer, Err(refused)));
             return None;
         }
-        let keyed = attempt.zip(Target::of(&order.command));
+        let keyed = attempt.zip(Target::of(&order.command)).map(|(attempt, target)| {
+            let tenant = self.controller.read(|d| target.tenant(d, &order.command));
+            (attempt, target, tenant)
+        });
         let request = order.request;
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
         let intent = is_intent(&order.command).then_some(arrived);
@@ -335,8 +342,9 @@ impl Task {
                     return None;
                 }
                 let trace = trace.filter(|_| !prepared.is_noop());
-                let once = keyed.map(|(attempt, target)| {
-                    self.once.note(attempt, (UnixTime::now(), request), prepared.outcome(), target, uid)
+                let once = keyed.map(|(attempt, target, tenant)| {
+                    let of = (target, tenant.as_deref());
+                    self.once.note(attempt, (UnixTime::now(), request), prepared.outcome(), of, uid)
                 });
                 let change = Change { prepared, note, touch, once, intent, show, trace };
                 return Some(Planned { ops: change.ops(), change, rewires, answer });
@@ -347,13 +355,16 @@ impl Task {
         None
     }
 
-    /// Counts an operator's change of what a tenant has; also one that is refused, which costs as much.
+    /// Counts an operator's change of what a tenant has; also one that is refused, which costs as much. One of what is in none of the caller's
+    /// tenants counts for the first of these, whether it is another's or not there.
     fn check_rate(&mut self, order: &Order) -> Result<(), CommandError> {
         // Operators of the domain keep order among tenants: no tenant's rate holds them up.
-        let is_bound = order.by.kind == PrincipalKind::Operator && !order.dry_run && !order.scope.is_domain();
-        let target = Target::of(&order.command).filter(|_| is_bound);
+        let is_bound = order.by.kind == PrincipalKind::Operator && !order.dry_run;
         let found = self.controller.read(|d| {
-            let tenant = target?.tenant(d, &order.command)?;
+            let Scope::Tenants(own) = &order.scope else { return None };
+            let target = Target::of(&order.command).filter(|_| is_bound)?;
+            let tenant = target.tenant(d, &order.command).filter(|tenant| own.contains(tenant));
+            let tenant = tenant.or_else(|| own.first().cloned())?;
             let limit = d.quota(&tenant).changes_per_second;
             Some((tenant, limit))
         });
@@ -401,7 +412,11 @@ impl Task {
             });
         };
         let (old, new) = (target.declared(domain), wanted(&command));
-        let prepared = domain.prepare_as(command.clone(), &written)?;
+        let prepared = if is_own {
+            domain.prepare_back(command.clone(), &written)?
+        } else {
+            domain.prepare_as(command.clone(), &written)?
+        };
         let preview = (dry_run || plan.is_some()).then(|| {
             let old = old.as_ref().map(|(_, intent)| intent);
             Box::new(Preview::new(domain, Some(&target), old, new.as_ref(), &prepared))

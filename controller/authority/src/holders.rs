@@ -43,9 +43,7 @@ impl Holders {
             unlisted(files.begin(now));
         }
         let state = State { entries: stored.holders, ..State::default() };
-        let holders = Self { files, since, state: Mutex::new(state), writing: Default::default() };
-        holders.forget(now);
-        Ok(holders)
+        Ok(Self { files, since, state: Mutex::new(state), writing: Default::default() })
     }
 
     /// Since when certificates are listed. One that an earlier version made is listed once it is shown.
@@ -142,17 +140,13 @@ impl Holders {
         }
     }
 
-    /// Drops those whose certificates cannot be renewed any more. It reads every entry: to be called now and then. If that is so for all of them,
-    /// the clock may be wrong, and the list would be lost for good: none is dropped then.
+    /// Drops those whose certificates cannot be renewed any more. It reads every entry: to be called now and then, when the clock is known to
+    /// be right.
     pub(crate) fn forget(&self, now: UnixTime) {
-        let (gone, all): (Vec<Subject>, usize) = {
+        let gone: Vec<Subject> = {
             let state = self.state();
-            let gone = state.entries.iter().filter(|(_, holder)| holder.is_gone(now));
-            (gone.map(|(subject, _)| subject.clone()).collect(), state.entries.len())
+            state.entries.iter().filter(|(_, holder)| holder.is_gone(now)).map(|(subject, _)| subject.clone()).collect()
         };
-        if gone.len() == all {
-            return;
-        }
         for subject in gone {
             let _writing = self.writing(&subject);
             {

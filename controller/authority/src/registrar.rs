@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use canopy_identity::{
-    AuthorityHash, Certificate, CertificateDer, Clients, EnrollmentToken, KeyHash, PrivateKey, Secret, ServerKey,
-    Subject, key_of_request,
+    AuthorityHash, Certificate, CertificateDer, Clients, EnrollmentToken, FileError, KeyHash, PrivateKey, Secret,
+    ServerKey, Subject, key_of_request,
 };
 use canopy_units::UnixTime;
 use rcgen::PublicKeyData;
@@ -30,6 +30,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const AHEAD: Duration = Duration::from_secs(10);
 /// How often the controller's certificate is compared with the wall clock, which may be set.
 const CLOCK: Duration = Duration::from_secs(60);
+/// A wrong clock, at which no certificate is valid, is noticed within this time.
+const NOTICED: Duration = Duration::from_secs(24 * 3600);
 
 /// What an agent gets for its request, in DER.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -258,17 +260,27 @@ impl Registrar {
         }
     }
 
+    /// Writes what could not be written of the list of agents, on a disk that was full; and drops agents whose certificates cannot be renewed
+    /// any more, by a controller that has been `running` for a day: by then, a clock that is years ahead was noticed.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn tidy(&self, now: UnixTime, running: Duration) -> Result<(), FileError> {
+        if running >= NOTICED {
+            self.holders.forget(now);
+        }
+        self.holders.write_again()
+    }
+
     /// Renews the controller's own certificate at half of its life, and when the clock was set to where it is not valid, for ever.
     pub async fn maintain(self: Arc<Self>) {
-        let mut made = self.made;
+        let (mut made, started) = (self.made, tokio::time::Instant::now());
         loop {
             tokio::time::sleep(CLOCK.min(self.settings.lifetime / 16)).await;
             let now = UnixTime::now();
             let keeping = self.clone();
-            let kept = tokio::task::spawn_blocking(move || {
-                keeping.holders.forget(now);
-                keeping.holders.write_again()
-            });
+            let running = started.elapsed();
+            let kept = tokio::task::spawn_blocking(move || keeping.tidy(now, running));
             unlisted(kept.await.unwrap_or(Ok(())));
             if (before(made, BACKDATED)..made + self.settings.lifetime / 2).contains(&now) {
                 continue;

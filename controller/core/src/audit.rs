@@ -35,6 +35,13 @@ pub enum IntentKind {
     LogLevel,
 }
 
+impl IntentKind {
+    /// Whether it belongs to a tenant: a group, or a member of one.
+    pub const fn is_of_tenant(self) -> bool {
+        matches!(self, Self::Group | Self::Member)
+    }
+}
+
 impl std::fmt::Display for IntentKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The variants' names are the API's.
@@ -145,7 +152,7 @@ pub struct AuditEntry {
 impl AuditEntry {
     /// The tenant that it belongs to, of a group or a member; `None`: it is the domain's.
     pub fn tenant(&self) -> Option<&str> {
-        matches!(self.kind, IntentKind::Group | IntentKind::Member).then(|| recorded(self.tenant.as_deref()))
+        self.kind.is_of_tenant().then(|| recorded(self.tenant.as_deref()))
     }
 }
 

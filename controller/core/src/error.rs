@@ -53,6 +53,22 @@ pub enum DomainError {
     /// A limit of this controller is reached.
     #[error("{0}")]
     Limit(String),
+    /// A tenant has what it may have. Its name is for those who act for it, and not for hosts.
+    #[error(
+        "tenant {tenant} has {has} {what}, and its quota is {limit} (quotas.{setting}): remove some, or ask an administrator for more"
+    )]
+    Quota {
+        /// Whose quota.
+        tenant: String,
+        /// How many it has.
+        has: usize,
+        /// Of what: `groups` or `receivers`.
+        what: &'static str,
+        /// How many it may have.
+        limit: u32,
+        /// The quota's name in the configuration.
+        setting: &'static str,
+    },
     /// The command was prepared against an older revision: prepare it again.
     #[error("prepared at revision {prepared}, but the domain is at {current}: prepare the command again")]
     Stale {
@@ -72,7 +88,7 @@ impl DomainError {
             Self::AlreadyExists { .. } => "AlreadyExists",
             Self::Conflict { .. } => "Conflict",
             Self::InUse { .. } => "InUse",
-            Self::Limit(_) => "Limit",
+            Self::Limit(_) | Self::Quota { .. } => "Limit",
             Self::Stale { .. } => "Stale",
         }
     }

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use canopy_units::{Monotonic, UnixTime};
 
 use crate::problem::{Object, ProblemCode};
+use crate::uid::Uid;
 use crate::view::SilenceView;
 
 /// Problems kept, at most; what is beyond is counted in [`Health::left_out`].
@@ -71,6 +72,8 @@ pub struct Symptom {
     pub evidence: String,
     /// Problems that would explain it.
     pub causes: Vec<ProblemKey>,
+    /// Which group of its name it is about, itself or one of its members.
+    pub group: Option<Uid>,
 }
 
 /// How far a problem is.
@@ -89,6 +92,7 @@ struct Known {
     /// When its first symptom was seen.
     since: Monotonic,
     began: UnixTime,
+    group: Option<Uid>,
     /// How often its symptoms began.
     count: u64,
     reports: BTreeMap<Subject, Report>,
@@ -117,6 +121,8 @@ pub struct Problem {
     pub since: Monotonic,
     /// The same, on the wall clock of then.
     pub began: UnixTime,
+    /// Which group of its name it is about, itself or one of its members.
+    pub group: Option<Uid>,
     /// How often its symptoms began since then.
     pub count: u64,
     /// No symptom is seen at present.
@@ -145,8 +151,8 @@ pub struct Change {
     pub key: ProblemKey,
     /// True if it is open now.
     pub is_open: bool,
-    /// When its first symptom was seen, on the wall clock of then.
-    pub began: UnixTime,
+    /// See [`Problem::group`].
+    pub group: Option<Uid>,
     /// What was seen, for operators.
     pub evidence: String,
 }
@@ -168,12 +174,12 @@ impl Health {
     pub fn observe(&mut self, subject: &Subject, symptoms: Vec<Symptom>, now: Monotonic, wall: UnixTime) {
         let before = self.by_subject.remove(subject).unwrap_or_default();
         let mut seen = BTreeSet::new();
-        for Symptom { key, evidence, causes } in symptoms {
+        for Symptom { key, evidence, causes, group } in symptoms {
             // The first symptom of a problem is the one that counts.
             if seen.contains(&key) {
                 continue;
             }
-            if self.begin(&key, now, wall) {
+            if self.begin(&key, group, now, wall) {
                 let report = Report { evidence, causes };
                 if let Some(known) = self.known.get_mut(&key)
                     && known.reports.get(subject) != Some(&report)
@@ -205,14 +211,11 @@ impl Health {
                 Stage::Pending(at) if at <= now => {
                     known.stage = Stage::Open;
                     let evidence = known.reports.values().next().map(|r| r.evidence.clone()).unwrap_or_default();
-                    let began = known.began;
-                    self.changes.push(Change { key, is_open: true, began, evidence });
+                    let group = known.group;
+                    self.changes.push(Change { key, is_open: true, group, evidence });
                 }
                 Stage::Closing(at) if at <= now => {
-                    let evidence = known.last.first().cloned().unwrap_or_default();
-                    let began = known.began;
-                    self.known.remove(&key);
-                    self.changes.push(Change { key, is_open: false, began, evidence });
+                    self.forget(&key);
                 }
                 // A timer of an earlier stage.
                 Stage::Pending(_) | Stage::Open | Stage::Closing(_) => {}
@@ -263,6 +266,7 @@ impl Health {
                     key: key.clone(),
                     since: known.since,
                     began: known.began,
+                    group: known.group,
                     count: known.count,
                     closing: known.reports.is_empty(),
                     evidence,
@@ -283,8 +287,11 @@ impl Health {
         all
     }
 
-    /// Notes a symptom of the problem; false if there is no room for it.
-    fn begin(&mut self, key: &ProblemKey, now: Monotonic, began: UnixTime) -> bool {
+    /// Notes a symptom of the problem; false if there is no room for it. One of another group that has the name now is another problem.
+    fn begin(&mut self, key: &ProblemKey, group: Option<Uid>, now: Monotonic, began: UnixTime) -> bool {
+        if self.known.get(key).is_some_and(|known| known.group != group) {
+            self.forget(key);
+        }
         if let Some(known) = self.known.get_mut(key) {
             if let Stage::Closing(_) = known.stage {
                 known.stage = Stage::Open;
@@ -301,6 +308,7 @@ impl Health {
             stage: Stage::Pending(opens),
             since: now,
             began,
+            group,
             count: 1,
             reports: BTreeMap::new(),
             last: Vec::new(),
@@ -308,6 +316,15 @@ impl Health {
         self.known.insert(key.clone(), known);
         self.timers.insert((opens, key.clone()));
         true
+    }
+
+    /// Forgets a problem, which has closed by that if it was open.
+    fn forget(&mut self, key: &ProblemKey) {
+        let Some(known) = self.known.remove(key).filter(Known::is_open) else { return };
+        let report = known.reports.into_values().next().map(|report| report.evidence);
+        let evidence = known.last.into_iter().next().or(report).unwrap_or_default();
+        self.changes.push(Change { key: key.clone(), is_open: false, group: known.group, evidence });
+        self.version += 1;
     }
 
     fn end(&mut self, key: &ProblemKey, subject: &Subject, now: Monotonic) {

@@ -199,10 +199,21 @@ pub(crate) fn plan_group(
 
 fn no_way(network: &Network, from: NodeIx, to: NodeIx) -> String {
     let (from_name, to_name) = (network.name(from), network.name(to));
-    let link = network.broken_between(from, to).map_or(String::new(), |link| format!(" {link}"));
+    let broken = network.broken_between(from, to);
+    let left = network.left_between(from, to, broken.is_none()).map(|node| network.name(node));
+    if let (None, Some(left)) = (&broken, left) {
+        return format!(
+            "nothing leads from node {from_name} to node {to_name} but over node {left}, which is retired and forwards nothing; the group \
+             continues when another way is there, or when {left} is enrolled again and its agent is connected"
+        );
+    }
+    let link = broken.map_or(String::new(), |link| format!(" {link}"));
+    let left = left.map_or(String::new(), |left| {
+        format!(" (the way over node {left} is none: it is retired and forwards nothing)")
+    });
     format!(
         "no working link leads from node {from_name} to node {to_name}: link{link} has no carrier, an interface of it is missing, or it \
-         loses every packet; the group continues when it is back"
+         loses every packet; the group continues when it is back{left}"
     )
 }
 

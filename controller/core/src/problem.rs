@@ -79,6 +79,14 @@ impl Object {
         }
     }
 
+    /// The name of the group, of one or of a member of one.
+    pub fn group(&self) -> Option<&str> {
+        match self {
+            Self::Group(group) | Self::Member { group, .. } => Some(group),
+            Self::Controller | Self::Node(_) | Self::Link(_) | Self::Port(_) => None,
+        }
+    }
+
     /// Its name without its kind; a membership's is `group/host`.
     pub fn name(&self) -> String {
         match self {

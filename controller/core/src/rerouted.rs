@@ -104,7 +104,7 @@ mod tests {
 
     fn without(network: &Network, links: &[usize]) -> Network {
         let down: BTreeSet<Endpoint> = links.iter().map(|link| network.spec.links[*link].a.clone()).collect();
-        network.with_links(&down, &[])
+        network.with_links(&down, &[], &[])
     }
 
     proptest! {

@@ -7,6 +7,8 @@
 //!    +--cancelled--> (none)                                                                                (none) <--enrolled again, forgotten--+
 //! ```
 //!
+//! A node that is enrolled again stays without paths until its agent is connected.
+//!
 //! Each step is durable before anything of it is done, so that a controller that starts continues with it. Nothing is given up: a step that
 //! waits shows what for.
 
@@ -68,16 +70,34 @@ pub struct Retirement {
     /// What the agent has removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<String>,
+    /// An operator takes the node back, which has left: it is forgotten once the agent is connected, and not shown until then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub enrolled: bool,
+    /// The node had left when this retirement began, and no agent was connected since its enrollment: nothing leads over it from the
+    /// beginning on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_programs: bool,
     /// Why the agent has not removed everything, as it last reported.
     #[serde(skip)]
     pub failed: Option<String>,
+    /// Its agent reports that it cleans up for another retirement, and nothing else: it can take the order of this one.
+    #[serde(skip)]
+    pub(crate) agent_leaves: bool,
     /// When this controller learned of it, for its timeout.
     #[serde(skip)]
     pub known: Monotonic,
+    /// Index of a node that has not confirmed the routes around this one, as far as is known: until it has, no other one is checked.
+    #[serde(skip)]
+    pub(crate) waits_for: usize,
 }
 
 /// Retirements by node.
 pub(crate) type Retirements = BTreeMap<String, Retirement>;
+
+/// The nodes that forward nothing, or may stop to at any time.
+pub(crate) fn left(retirements: &Retirements) -> Vec<&str> {
+    retirements.values().filter(|of| of.is_beyond_return() || of.without_programs).map(|of| of.node.as_str()).collect()
+}
 
 impl Retirement {
     /// Whether nothing of it is left to do.

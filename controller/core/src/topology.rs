@@ -37,6 +37,8 @@ pub(crate) struct Network {
     broken: BTreeSet<usize>,
     /// Indexes of links that drains take out of service.
     drained: BTreeSet<usize>,
+    /// Nodes that have left for good, or are about to: they forward nothing, and no path leads there.
+    left: BTreeSet<NodeIx>,
     /// Indexes of links that no path leads over.
     avoided: BTreeSet<usize>,
     block: UsidBlock,
@@ -104,12 +106,12 @@ impl Network {
     /// The network with every link in service.
     #[cfg(test)]
     pub(crate) fn build(spec: TopologySpec, plan: &AddressPlan) -> Result<Self, FieldErrors> {
-        Self::build_around(spec, plan, &BTreeSet::new(), &[])
+        Self::build_around(spec, plan, &BTreeSet::new(), &[], &[])
     }
 
     /// Validates `spec` by itself, against the address plan and against the limits. Paths avoid links that `spec` or one of `drains` takes out
     /// of service, and links with a port in `down` as long as all nodes can still reach each other; a node that only a broken link connects
-    /// waits for that link, and no new tree leads over it.
+    /// waits for that link, and no new tree leads over it. Nothing leads over links of nodes in `left`, also where there is no other way.
     ///
     /// # Errors
     /// Every invalid field.
@@ -118,6 +120,7 @@ impl Network {
         plan: &AddressPlan,
         down: &BTreeSet<Endpoint>,
         drains: &[DrainTarget<'_>],
+        left: &[&str],
     ) -> Result<Self, FieldErrors> {
         check_sizes(&spec)?;
         spec.validate()?;
@@ -146,18 +149,20 @@ impl Network {
             adjacent: Vec::new(),
             broken: BTreeSet::new(),
             drained: BTreeSet::new(),
+            left: BTreeSet::new(),
             avoided: BTreeSet::new(),
             block: plan.usid_block(),
             fabric: Arc::default(),
         };
-        Ok(network.with_links(down, drains))
+        Ok(network.with_links(down, drains, left))
     }
 
     /// The same network with other links out of service; see [`Network::build_around`]. A few instructions per link of the network.
-    pub(crate) fn with_links(&self, down: &BTreeSet<Endpoint>, drains: &[DrainTarget<'_>]) -> Self {
+    pub(crate) fn with_links(&self, down: &BTreeSet<Endpoint>, drains: &[DrainTarget<'_>], left: &[&str]) -> Self {
         let mut network = self.clone();
         network.broken = down.iter().filter_map(|port| Some(self.port(port)?.1.link)).collect();
         network.drained = drains.iter().flat_map(|target| network.links_of(*target)).collect();
+        network.left = left.iter().filter_map(|node| self.node(node)).collect();
         network.avoided = network.spare();
         network.around()
     }
@@ -226,13 +231,18 @@ impl Network {
         self
     }
 
-    /// The links that are drained or broken, except those needed to keep the network connected; drained ones are preferred for that. A few
-    /// instructions per link.
+    /// The links of nodes that have left, and those that are drained or broken, except what the other nodes need to stay connected; drained
+    /// ones are preferred for that. A few instructions per link.
     fn spare(&self) -> BTreeSet<usize> {
         let out_of_service: BTreeSet<usize> =
             (0..self.spec.links.len()).filter(|link| self.is_broken(*link) || self.is_drained(*link)).collect();
+        let is_left = |link: &usize| self.ends[*link].is_some_and(|ends| ends.iter().any(|end| self.has_left(*end)));
+        let mut spare: BTreeSet<usize> = match self.left.is_empty() {
+            true => BTreeSet::new(),
+            false => (0..self.spec.links.len()).filter(is_left).collect(),
+        };
         if out_of_service.is_empty() {
-            return out_of_service;
+            return spare;
         }
         // Kruskal's forest, best links first.
         let mut component: Vec<NodeIx> = (0..self.spec.nodes.len()).collect();
@@ -246,8 +256,10 @@ impl Network {
         let in_service = (0..self.spec.links.len()).filter(|link| !out_of_service.contains(link));
         let (broken, drained): (Vec<usize>, Vec<usize>) =
             out_of_service.iter().copied().partition(|link| self.is_broken(*link));
-        let mut spare = BTreeSet::new();
         for link in in_service.chain(drained).chain(broken) {
+            if spare.contains(&link) {
+                continue;
+            }
             let Some([a, b]) = self.ends[link] else { continue };
             let (a, b) = (find(&mut component, a), find(&mut component, b));
             if a == b && out_of_service.contains(&link) {
@@ -256,6 +268,11 @@ impl Network {
             component[a] = b;
         }
         spare
+    }
+
+    /// Whether the node has left for good, or is about to.
+    pub(crate) fn has_left(&self, node: NodeIx) -> bool {
+        self.left.contains(&node)
     }
 
     /// True when an end of the link has no carrier.
@@ -299,6 +316,64 @@ impl Network {
             at = up.to;
         }
         None
+    }
+
+    /// A node that has left, on one of the shortest ways from `from` to `to`, of which none is sound: over links that carry packets, or with
+    /// `also_broken` over all. `None` if those ways do not lead there. A few instructions per link.
+    pub(crate) fn left_between(&self, from: NodeIx, to: NodeIx, also_broken: bool) -> Option<NodeIx> {
+        if self.left.is_empty() {
+            return None;
+        }
+        let mut by = vec![None; self.len()];
+        let (mut order, mut next) = (vec![from], 0);
+        by[from] = Some(from);
+        while let Some(&node) = order.get(next) {
+            next += 1;
+            for port in self.ports(node) {
+                if let Far::Node { node: far, .. } = port.far
+                    && by[far].is_none()
+                    && (also_broken || !self.is_broken(port.link))
+                {
+                    by[far] = Some(node);
+                    order.push(far);
+                }
+            }
+        }
+        let mut at = to;
+        while !self.has_left(at) {
+            at = by[at].filter(|up| *up != at)?;
+        }
+        Some(at)
+    }
+
+    /// The broken links on shortest paths from `from` to all of `to`, and those of these nodes themselves that paths avoid: `most` of them at most.
+    /// Follows each link once.
+    pub(crate) fn broken_towards(
+        &self,
+        from: NodeIx,
+        to: impl Iterator<Item = NodeIx>,
+        most: usize,
+    ) -> BTreeSet<usize> {
+        let (distance, _) = self.distances(from, |_| false);
+        let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::from([from]));
+        let own = |node| {
+            let ports = self.links_of(DrainTarget::Node(self.name(node))).into_iter();
+            ports.filter(|link| self.is_broken(*link))
+        };
+        found.extend(own(from).take(most));
+        for mut at in to {
+            if found.len() < most && !seen.contains(&at) {
+                found.extend(own(at).take(most - found.len()));
+            }
+            while seen.insert(at)
+                && found.len() < most
+                && let Some(up) = self.adjacent(at).iter().find(|a| distance[a.to].checked_add(1) == Some(distance[at]))
+            {
+                found.extend(Some(up.link).filter(|link| self.is_broken(*link)));
+                at = up.to;
+            }
+        }
+        found
     }
 
     /// What paths by uSIDs lead through: every link of the topology, in its order, whether it carries packets or not.
@@ -559,7 +634,7 @@ mod tests {
         let spec = fabric(2, 2, 1);
         let down = |ports: &[&str]| ports.iter().map(|p| crate::testing::endpoint(p)).collect::<BTreeSet<_>>();
         let around = |spec: &TopologySpec, ports: &[&str]| {
-            let n = Network::build_around(spec.clone(), &plan, &down(ports), &[]).unwrap();
+            let n = Network::build_around(spec.clone(), &plan, &down(ports), &[], &[]).unwrap();
             let led_over: BTreeSet<usize> = (0..n.len()).flat_map(|i| n.adjacent(i)).map(|a| a.link).collect();
             let between_nodes = |l: &LinkDecl| n.node(&l.a.device).is_some() && n.node(&l.b.device).is_some();
             let links = n.spec.links.iter().enumerate().filter(|(i, l)| between_nodes(l) && !led_over.contains(i));
@@ -579,7 +654,7 @@ mod tests {
             ["leaf1/up2"],
             "drained is better than broken"
         );
-        let n = Network::build_around(spec, &plan, &down(&["spine1/down1"]), &[]).unwrap();
+        let n = Network::build_around(spec, &plan, &down(&["spine1/down1"]), &[], &[]).unwrap();
         let (leaf1, spine1) = (n.node("leaf1").unwrap(), n.node("spine1").unwrap());
         assert!(n.adjacent(leaf1).iter().all(|a| a.to != spine1));
     }
@@ -587,7 +662,7 @@ mod tests {
     #[test]
     fn a_port_is_found_by_its_name_and_a_broken_link_by_the_path_that_it_is_on() {
         let down = BTreeSet::from([crate::testing::endpoint("leaf2/up1")]);
-        let n = Network::build_around(fabric(2, 1, 1), &AddressPlan::default(), &down, &[]).unwrap();
+        let n = Network::build_around(fabric(2, 1, 1), &AddressPlan::default(), &down, &[], &[]).unwrap();
         let [leaf1, leaf2, spine1] = ["leaf1", "leaf2", "spine1"].map(|name| n.node(name).unwrap());
         let (at, up) = n.across(&crate::testing::endpoint("leaf2/up1")).unwrap();
         assert_eq!((at, up.to, n.endpoint(at, up.port).to_string().as_str()), (leaf2, spine1, "leaf2/up1"));
@@ -597,6 +672,28 @@ mod tests {
         assert_eq!(n.broken_between(leaf1, spine1), None);
         assert_eq!((n.adjacent(leaf2).len(), n.sound(leaf2).count()), (1, 0));
         assert_eq!(n.sound_distances(leaf1, |_| false).0[leaf2], u32::MAX);
+    }
+
+    /// Catches a node that has left and is the last resort of paths, and one that is not named as what is missing.
+    #[test]
+    fn nothing_leads_over_a_node_that_has_left_also_where_there_is_no_other_way() {
+        let without = |spines: u16, left: &[&str]| {
+            Network::build_around(fabric(2, spines, 1), &AddressPlan::default(), &BTreeSet::new(), &[], left).unwrap()
+        };
+        let n = without(1, &["spine1", "none"]);
+        let [leaf1, leaf2, spine1] = ["leaf1", "leaf2", "spine1"].map(|name| n.node(name).unwrap());
+        assert!((0..n.len()).all(|node| n.adjacent(node).is_empty()));
+        for to in [leaf2, spine1] {
+            assert_eq!(n.left_between(leaf1, to, false), Some(spine1));
+        }
+        assert_eq!(n.broken_between(leaf1, leaf2), None);
+        let n = without(2, &["spine1"]);
+        let [leaf1, leaf2] = ["leaf1", "leaf2"].map(|name| n.node(name).unwrap());
+        assert_eq!(n.distances(leaf1, |_| false).0[leaf2], 2);
+        let down = BTreeSet::from([crate::testing::endpoint("leaf2/up1")]);
+        let n = n.with_links(&down, &[], &["spine1"]);
+        assert_eq!((n.left_between(leaf1, leaf2, false), n.left_between(leaf1, leaf2, true)), (None, Some(spine1)));
+        assert!(without(1, &[]).difference(&without(1, &["spine1"])).lost.len() == 2);
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub fn domain(e: &DomainError) -> Status {
         DomainError::Conflict { .. } | DomainError::Stale { .. } => Status::aborted(text),
         DomainError::InUse { .. } => Status::failed_precondition(text),
         DomainError::Limit(_) => Status::resource_exhausted(text),
+        // Hosts are of the domain: whose a group is does not concern them.
+        DomainError::Quota { what, .. } => Status::resource_exhausted(format!(
+            "the owner of the group has as many {what} as it may have: ask an operator of the group"
+        )),
     }
 }
 
@@ -62,4 +66,24 @@ pub fn unknown_node(node: &str) -> Status {
 /// The controller is shutting down; the caller must reconnect.
 pub fn stopping() -> Status {
     Status::unavailable("the controller is stopping: connect again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a refusal by which a host, which is not of the tenant, finds out whose a group is and what its owner has.
+    #[test]
+    fn a_quota_is_refused_to_a_host_without_the_tenants_name() {
+        let quota = DomainError::Quota {
+            tenant: "acme".to_owned(),
+            has: 765,
+            what: "receivers",
+            limit: 765,
+            setting: "max_receivers",
+        };
+        let status = command(quota.into());
+        assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+        assert!(!status.message().contains("acme") && !status.message().contains("765"), "{status}");
+    }
 }

@@ -94,7 +94,7 @@ impl From<DomainError> for ApiError {
             DomainError::NotFound { .. } => StatusCode::NOT_FOUND,
             DomainError::AlreadyExists { .. } | DomainError::InUse { .. } => StatusCode::CONFLICT,
             DomainError::Conflict { .. } => StatusCode::PRECONDITION_FAILED,
-            DomainError::Limit(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            DomainError::Limit(_) | DomainError::Quota { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             DomainError::Stale { .. } => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, e.code(), e.to_string())

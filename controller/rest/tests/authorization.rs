@@ -315,14 +315,16 @@ async fn a_token_has_its_own_role_whatever_the_connection() {
             }
         }
     }
-    for wrong in ["canopy_pat_", "canopy_pat_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+    let revoked = made(&api, "revoked", Role::Admin).await;
+    assert_eq!(api.delete("/api/v1/tokens/revoked").await.status, 204);
+    for wrong in ["canopy_pat_", "canopy_pat_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", &revoked] {
         let header = bearer(wrong);
         // A code begins a session whatever else is sent.
         for (operation, _) in expected().filter(|(operation, _)| !WAYS_IN.contains(operation)) {
             let (method, path) = path(operation);
             let answer = api.send(&method, &path, &[(header.0, &header.1)], "").await;
             assert_eq!((answer.status.as_u16(), answer.problem().1.as_str()), (401, "TokenNotValid"), "{operation}");
-            assert!(!answer.text.contains("AAAA"), "the token is repeated");
+            assert!(!answer.text.contains("AAAA") && !answer.text.contains(&revoked), "the token is repeated");
         }
     }
 }

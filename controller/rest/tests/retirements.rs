@@ -82,7 +82,10 @@ async fn a_node_is_drained_and_its_agent_gets_the_order_on_each_stream_until_it_
         let report = CleanedUp { retirement, removed: vec!["3 routes".into()], failed: failed.map(Into::into) };
         api.controller.cleaned_up("n1", report)
     };
-    report(order.retirement + 1, None).await.unwrap();
+    for failed in [None, Some("other")] {
+        let refused = report(order.retirement + 1, failed).await.unwrap_err().to_string();
+        assert!(refused.contains(&format!("under way is {}", order.retirement)), "{refused}");
+    }
     report(order.retirement, Some("busy")).await.unwrap();
     let still = reached(&api, "CleaningUp").await;
     assert_eq!((&still["failed"], &still["removed"]), (&json!("busy"), &json!([])));
@@ -91,6 +94,7 @@ async fn a_node_is_drained_and_its_agent_gets_the_order_on_each_stream_until_it_
     assert_eq!(api.controller.retirements_to_revoke(), [("n1".to_owned(), order.retirement)]);
     drop(agent);
     let events = api.get("/api/v1/events?code=NodeRetirement").await.text;
+    assert!(!events.contains("other"), "{events}");
     assert!(events.contains("cancelled") && events.contains("busy") && events.contains("3 routes"), "{events}");
 }
 

@@ -387,6 +387,61 @@ async fn a_commit_that_is_cancelled_puts_a_group_back_into_its_tenant() {
     assert_eq!(api.get("/api/v1/groups/g").await.json()["metadata"]["tenant"], "mk7q-tenant");
 }
 
+/// Catches a rollback that a quota refuses: the tenant has used the room of what the commit deleted, and its quota was lowered.
+#[tokio::test]
+async fn a_rollback_puts_back_what_was_there_whatever_the_quota_is_by_then() {
+    let api = Api::prepared().await;
+    assert_eq!(api.put("/api/v1/groups/g", &of_tenant("g", "acme")).await.status, 201);
+    assert_eq!(api.post("/api/v1/groups/g/members", &support::member("r1", "receiver", 5)).await.status, 201);
+    let id = api.post("/api/v1/commit", &json!({"timeoutSeconds": 600})).await.json()["id"].clone();
+    let headers = [("canopy-commit", id.as_str().unwrap())];
+    assert_eq!(api.send("DELETE", "/api/v1/groups/g/members/r1", &headers, "").await.status, 204);
+    assert_eq!(api.send("DELETE", "/api/v1/groups/g", &headers, "").await.status, 204);
+    let own = OwnQuotas { max_groups: Some(1), max_receivers: Some(1), ..OwnQuotas::default() };
+    let tenants = [("acme".to_owned(), own)].into();
+    api.controller.limit_tenants(Quotas { tenants, ..Quotas::default() });
+    let by_controller = |name: &str| canopy_controller_core::Command::PutGroup {
+        tenant: Some("acme".to_owned()),
+        name: name.to_owned(),
+        labels: Default::default(),
+        spec: Default::default(),
+        if_match: None,
+        create_only: false,
+    };
+    api.controller.execute(by_controller("other"), None, false).await.unwrap();
+    assert_eq!(api.controller.try_rollback().await.unwrap(), []);
+    let cancelled = api.post("/api/v1/commit/cancel", &json!({"id": id})).await;
+    assert!(cancelled.status == 200 && !cancelled.text.contains("quota"), "{}", cancelled.text);
+    assert_eq!(api.get("/api/v1/groups/g").await.json()["status"]["receivers"], 1);
+    // All else is bound.
+    assert_eq!(api.put("/api/v1/groups/h", &of_tenant("h", "acme")).await.problem().1, "Limit");
+}
+
+/// Catches a caller that is not held up while it asks for groups that are not there, or another tenant's, with a key: they are decided where commands
+/// are carried out. And one that uses up the rate of the other tenant by that.
+#[tokio::test(start_paused = true)]
+async fn keyed_writes_of_what_is_not_the_callers_count_for_its_tenant() {
+    let api = Api::start().await;
+    let own = OwnQuotas { max_changes_per_second: Some(2), ..OwnQuotas::default() };
+    let tenants = ["other", "mk7q-tenant"].map(|tenant| (tenant.to_owned(), own)).into();
+    api.controller.limit_tenants(Quotas { tenants, ..Quotas::default() });
+    assert_eq!(api.put(&format!("/api/v1/groups/{FOREIGN}"), &marked(FOREIGN)).await.status, 201);
+    let caller = api.of_tenant("other", Role::Operator);
+    for name in [FOREIGN, NONE] {
+        for (n, wanted) in [404, 404, 429, 429].into_iter().enumerate() {
+            let key = format!("{name}{n}");
+            let answer =
+                caller.send("DELETE", &format!("/api/v1/groups/{name}"), &[("idempotency-key", &key)], "").await;
+            assert_eq!(answer.status, wanted, "{name} {n}: {}", answer.text);
+            assert_unmarked(&answer.text.replace(FOREIGN, ""), "a refusal");
+        }
+        let theirs = api.of_tenant("mk7q-tenant", Role::Operator);
+        let relabelled = with(marked(FOREIGN), |g| g["metadata"]["labels"]["more"] = json!(name));
+        assert_eq!(theirs.put(&format!("/api/v1/groups/{FOREIGN}"), &relabelled).await.status, 200);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
 /// Catches a token of a tenant that has a role in the domain, or in another tenant.
 #[tokio::test]
 async fn a_token_of_a_tenant_acts_in_it_alone() {

@@ -13,7 +13,7 @@ use canopy_control::pb::identity_service_client::IdentityServiceClient;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_controller_authority::{BACKDATED, Registrar, Settings, TOKEN_LIFE};
-use canopy_identity::{Credentials, EnrollmentToken, PrivateKey, RENEWABLE, Subject, Trust};
+use canopy_identity::{Credentials, EnrollmentToken, PrivateKey, RENEWABLE, Secret, Subject, Trust};
 use canopy_units::UnixTime;
 use hyper_util::rt::TokioIo;
 use support::{Controller, DEADLINE, LAB};
@@ -83,7 +83,7 @@ fn is_broken(code: Code) -> bool {
 }
 
 /// Every call, each for node n1, host s1 at n1 or group g1.
-const CALLS: [&str; 10] = [
+const CALLS: [&str; 12] = [
     "watch",
     "report",
     "telemetry",
@@ -94,9 +94,30 @@ const CALLS: [&str; 10] = [
     "hold other",
     "watch group",
     "renew",
+    "follow authorities",
+    "enroll with a used token",
+];
+
+/// Which of them are of which RPC.
+const RPCS: [(&str, &[&str]); 10] = [
+    ("Watch", &["watch"]),
+    ("Report", &["report"]),
+    ("StreamTelemetry", &["telemetry"]),
+    ("Join", &["join own", "join other"]),
+    ("Leave", &["leave other"]),
+    ("HoldMembership", &["hold own", "hold other"]),
+    ("WatchGroup", &["watch group"]),
+    ("Renew", &["renew"]),
+    ("FollowAuthorities", &["follow authorities"]),
+    ("Enroll", &["enroll with a used token"]),
 ];
 
 async fn call(what: &str, channel: Channel, own: Option<&Credentials>) -> Code {
+    call_with(what, channel, own, &Secret([0; 16])).await
+}
+
+/// With the secret of an enrollment token that was used.
+async fn call_with(what: &str, channel: Channel, own: Option<&Credentials>, used: &Secret) -> Code {
     let mut nodes = NodeServiceClient::new(channel.clone());
     let mut members = MembershipServiceClient::new(channel.clone());
     let join = |host: &str| pb::JoinRequest {
@@ -143,6 +164,18 @@ async fn call(what: &str, channel: Channel, own: Option<&Credentials>) -> Code {
             let request = pb::RenewRequest { request: key.request().unwrap() };
             IdentityServiceClient::new(channel).renew(request).await.map(drop)
         }
+        "follow authorities" => {
+            // An agent that trusts nothing yet, and shows what it has.
+            let certificate = own.map(|own| own.chain[0].to_vec()).unwrap_or_default();
+            let request = pb::FollowAuthoritiesRequest { trusted: vec![], certificate };
+            IdentityServiceClient::new(channel).follow_authorities(request).await.map(drop)
+        }
+        "enroll with a used token" => {
+            let (key, subject) = (PrivateKey::generate().unwrap(), "node/n3".to_owned());
+            let (secret, request) = (used.0.to_vec(), key.request().unwrap());
+            let request = pb::EnrollRequest { secret, subject, request, ..Default::default() };
+            IdentityServiceClient::new(channel).enroll(request).await.map(drop)
+        }
         other => panic!("{other}"),
     };
     answer.map_or_else(|status| status.code(), |()| Code::Ok)
@@ -157,32 +190,79 @@ async fn every_identity_gets_what_is_its_own_and_nothing_else() {
     let domain = Domain::start().await;
     domain.controller.apply(LAB).await.unwrap();
     let now = UnixTime::now();
+    // The token of n3, which n3 has used, was stolen.
+    let used = domain.registrar.hand_out("node/n3".parse().unwrap(), now).unwrap().token.secret;
+    let own = PrivateKey::generate().unwrap().request().unwrap();
+    domain.registrar.enroll(&used, &"node/n3".parse().unwrap(), &own, now).unwrap();
     let expired = ago(LIFETIME + Duration::from_secs(60));
     let table = [
-        ("no certificate", None, [Who; 10]),
+        ("no certificate", None, [Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, No]),
         // s1 is a member with another QPN and without a lease, the group "none" does not exist: these are the domain's answers.
-        ("node/n1", Some(domain.made("node/n1", now)), [Yes, Yes, Yes, Exists, No, No, Missing, No, Yes, Yes]),
-        ("node/n2", Some(domain.made("node/n2", now)), [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes]),
-        ("host/s1", Some(domain.made("host/s1", now)), [No, No, No, Exists, No, No, Missing, No, Yes, Yes]),
-        ("host/r1", Some(domain.made("host/r1", now)), [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes]),
+        ("node/n1", Some(domain.made("node/n1", now)), [Yes, Yes, Yes, Exists, No, No, Missing, No, Yes, Yes, Yes, No]),
+        (
+            "node/n2",
+            Some(domain.made("node/n2", now)),
+            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No],
+        ),
+        ("host/s1", Some(domain.made("host/s1", now)), [No, No, No, Exists, No, No, Missing, No, Yes, Yes, Yes, No]),
+        (
+            "host/r1",
+            Some(domain.made("host/r1", now)),
+            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No],
+        ),
         // A host that has a node's name is not that node.
-        ("host/n1", Some(domain.made("host/n1", now)), [No, No, No, No, No, No, No, No, Yes, Yes]),
-        ("node/s1", Some(domain.made("node/s1", now)), [No, No, No, No, No, No, No, No, Yes, Yes]),
-        ("expired node/n1", Some(domain.made("node/n1", expired)), [Who, Who, Who, Who, Who, Who, Who, Who, Who, Yes]),
+        ("host/n1", Some(domain.made("host/n1", now)), [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No]),
+        ("node/s1", Some(domain.made("node/s1", now)), [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No]),
+        (
+            "expired node/n1",
+            Some(domain.made("node/n1", expired)),
+            [Who, Who, Who, Who, Who, Who, Who, Who, Who, Yes, Who, No],
+        ),
     ];
     for (identity, own, wanted) in table {
         let channel = domain.channel(domain.trust(), own.clone());
         let mut found = Vec::new();
         for what in CALLS {
-            found.push(call(what, channel.clone(), own.as_deref()).await);
+            found.push(call_with(what, channel.clone(), own.as_deref(), &used).await);
         }
         assert_eq!(found, wanted, "{identity}: {CALLS:?}");
     }
     // A certificate is renewed for its own key: what was stolen without its key is of no use.
     let (own, other) = (domain.made("node/n1", now), domain.made("node/n1", now));
     let channel = domain.channel(domain.trust(), Some(own));
-    assert_eq!(call("renew", channel, Some(&other)).await, No);
+    assert_eq!(call_with("renew", channel, Some(&other), &used).await, No);
+    // What is revoked, and what is an operator's, gets no connection.
+    let revoked = domain.made("node/n4", now);
+    domain.registrar.revoke(&revoked.certificate.subject, UnixTime::now() + Duration::from_secs(1)).unwrap();
+    let key = PrivateKey::generate().unwrap();
+    let made = domain.registrar.certify_operator("laptop", &key.request().unwrap(), now + Duration::from_secs(60), now);
+    let made = made.unwrap();
+    let operator = Arc::new(Credentials::new(key, made.chain, made.authorities).unwrap());
+    for (identity, own) in [("revoked", revoked), ("operator/laptop", operator)] {
+        for what in CALLS {
+            let found = call_with(what, domain.channel(domain.trust(), Some(own.clone())), Some(&own), &used).await;
+            assert!(is_broken(found), "{what} as {identity}: {found:?}");
+        }
+    }
     domain.controller.stop().await;
+}
+
+/// Catches an RPC that is in no row of the table above.
+#[test]
+fn every_rpc_of_the_controller_is_called() {
+    let contract = [
+        include_str!("../../../proto/control/proto/canopy/v1/node.proto"),
+        include_str!("../../../proto/control/proto/canopy/v1/membership.proto"),
+        include_str!("../../../proto/control/proto/canopy/v1/identity.proto"),
+    ];
+    let names = contract.iter().flat_map(|text| text.lines()).filter_map(|line| line.trim().strip_prefix("rpc "));
+    let mut names: Vec<&str> = names.filter_map(|line| line.split('(').next()).collect();
+    let mut here: Vec<&str> = RPCS.iter().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    here.sort_unstable();
+    assert_eq!(names, here);
+    let called: Vec<&str> = RPCS.iter().flat_map(|(_, calls)| calls.iter().copied()).collect();
+    assert_eq!(called, CALLS);
 }
 
 /// Catches a certificate of another authority, one that expired too long ago, and one that an agent shows as the controller's.

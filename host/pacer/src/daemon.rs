@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::agent::Given;
 use crate::bpf::{COUNTERS, Notice, Notices, Sightings};
 use crate::clock::monotonic;
-use crate::engine::{Change, Engine, Flow, Open, OpenError, Origin};
+use crate::engine::{Change, Closed, Engine, Flow, Open, OpenError, Origin};
 use crate::hook::{self, Hook};
 use crate::kernel::Kernel;
 use crate::learn::{Rules, learn};
@@ -36,7 +36,7 @@ pub(crate) const WATCH_DEPTH: usize = 4096;
 pub(crate) enum Request {
     List(oneshot::Sender<pb::ListQpsResponse>),
     Open(Open, oneshot::Sender<Result<pb::PacedQp, OpenError>>),
-    Close(Qpn, oneshot::Sender<bool>),
+    Close(Qpn, oneshot::Sender<Closed>),
     Watch(oneshot::Sender<(Vec<pb::WatchActionsResponse>, broadcast::Receiver<Arc<pb::WatchActionsResponse>>)>),
 }
 
@@ -175,7 +175,7 @@ impl Daemon {
                 _ = to.send(answer);
             }
             Request::Close(qpn, to) => {
-                let closed = self.engine.close(qpn, now);
+                let closed = self.engine.close_registered(qpn, now);
                 self.carry_out(watchers).await;
                 _ = to.send(closed);
             }

@@ -85,6 +85,17 @@ pub enum OpenError {
     Refused(Refusal),
 }
 
+/// What became of a queue pair that an operator or an application closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// It has ended. If the agent has it, it is paced as the agent's from now on.
+    Ended,
+    /// The agent has it, and it is not registered: it stays as it is.
+    OfAgent,
+    /// It is not live.
+    Unknown,
+}
+
 /// A change of a queue pair's pacing, or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -117,6 +128,8 @@ pub struct Engine {
     nodes: BTreeSet<Ipv6Addr>,
     live: BTreeMap<Qpn, Live>,
     flows: BTreeMap<Flow, Qpn>,
+    /// Sources' queue pairs in the last report of the agent.
+    of_agent: BTreeMap<Qpn, Flow>,
     changes: VecDeque<Change>,
     /// Counters of inputs and their outcomes.
     pub tally: Tally,
@@ -127,7 +140,8 @@ impl Engine {
     pub fn new(defaults: Defaults) -> Self {
         let pacing = Pacing::new(Settings::default());
         let (nodes, live, flows, changes) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-        Self { pacing, defaults, nodes, live, flows, changes, tally: Tally::default() }
+        let (of_agent, tally) = (BTreeMap::new(), Tally::default());
+        Self { pacing, defaults, nodes, live, flows, of_agent, changes, tally }
     }
 
     /// The live queue pairs.
@@ -188,6 +202,7 @@ impl Engine {
     /// Opens the queue pairs of the host's sources, and closes those that the agent had before and has no more. What an application or an
     /// operator registered stays as it is. Returns those that could not be opened.
     pub fn open_of_agent(&mut self, flows: &BTreeMap<Qpn, Flow>, now: Monotonic) -> Vec<(Qpn, OpenError)> {
+        self.of_agent.clone_from(flows);
         let is_of_agent = |live: &Live| live.origin == Origin::Agent;
         let had: Vec<Qpn> = self.live.iter().filter(|(_, live)| is_of_agent(live)).map(|(qpn, _)| *qpn).collect();
         for qpn in had {
@@ -206,6 +221,30 @@ impl Engine {
             }
         }
         refused
+    }
+
+    /// Closes a queue pair for an operator or an application. One that the agent has is paced without a gap, at its present rate.
+    pub fn close_registered(&mut self, qpn: Qpn, now: Monotonic) -> Closed {
+        self.timeout(now);
+        let Some(live) = self.live.get(&qpn).copied() else { return Closed::Unknown };
+        if live.origin == Origin::Agent {
+            return Closed::OfAgent;
+        }
+        let is_measured = live.rtt_from == RttFrom::Measured;
+        let (rtt, rtt_from) =
+            if is_measured { (live.spec.rtt, RttFrom::Measured) } else { (self.defaults.rtt, RttFrom::Assumed) };
+        let Defaults { line, min, .. } = self.defaults;
+        let spec = QpSpec { peer: live.flow.peer, line, min: min.min(line), rtt };
+        let has_agent = self.of_agent.get(&qpn) == Some(&live.flow);
+        let is_taken_over =
+            has_agent && self.set(qpn, live.flow, spec, (Origin::Agent, rtt_from), Cause::Adjust, now).is_ok();
+        if !is_taken_over {
+            self.close(qpn, now);
+            // Those that could not be opened beside it, too.
+            let flows = self.of_agent.clone();
+            self.open_of_agent(&flows, now);
+        }
+        Closed::Ended
     }
 
     /// Sets the measured RTT of a queue pair, unless its RTT is configured.

@@ -18,7 +18,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 
 use crate::daemon;
-use crate::engine::{Flow, Open, OpenError};
+use crate::engine::{Closed, Flow, Open, OpenError};
 use crate::socket::Caller;
 
 /// Maximum number of concurrent watches.
@@ -66,10 +66,15 @@ impl PacerService for Service {
     async fn close_qp(&self, request: Request<pb::CloseQpRequest>) -> Result<Response<pb::CloseQpResponse>, Status> {
         may_change(&request)?;
         let qpn = read_qpn("qpn", request.get_ref().qpn)?;
-        if self.ask(|to| daemon::Request::Close(qpn, to)).await? {
-            return Ok(Response::new(pb::CloseQpResponse {}));
+        match self.ask(|to| daemon::Request::Close(qpn, to)).await? {
+            Closed::Ended => Ok(Response::new(pb::CloseQpResponse {})),
+            Closed::OfAgent => Err(Status::failed_precondition(format!(
+                "qpn: QP {qpn} is a source's, as the agent of the host reports, and is paced until that leaves its group"
+            ))),
+            Closed::Unknown => {
+                Err(Status::not_found(format!("qpn: no QP {qpn} is live here (`canopy-pacer status` lists them)")))
+            }
         }
-        Err(Status::not_found(format!("qpn: no QP {qpn} is live here (`canopy-pacer status` lists them)")))
     }
 
     type WatchActionsStream = Pin<Box<dyn Stream<Item = Result<pb::WatchActionsResponse, Status>> + Send>>;

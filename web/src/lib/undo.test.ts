@@ -31,6 +31,14 @@ it("an undo puts the version before back, if nothing else was written meanwhile"
   expect(undo(entry("delete", "b", 3), versions)).toBe("This version is in force.");
 });
 
+// Catches an undo by which one tenant gets what a group of another tenant was that had the name before.
+it("what another tenant had under the name is not put back", () => {
+  const of = (tenant: string, from: Version): Version => ({ ...from, tenant });
+  const moved = versions.map((version) => of(version.uid === "b" ? "acme" : "other", version));
+  expect(undo(entry("delete", "a", 2), moved)).toBe("This version is of tenant other, and the group is tenant acme's by now.");
+  expect(undo(entry("update", "b", 3), moved)).toMatchObject({ to: { generation: 2 } });
+});
+
 it("commands do the same", () => {
   expect(undoCommand(entry("update", "b", 2), version("b", 1, 1, true))).toBe("canopyctl undo group g --to 1");
   expect(undoCommand(entry("update", "b", 2, "Topology"), version("b", 1, 1, true))).toBe("canopyctl undo topology --to 1");

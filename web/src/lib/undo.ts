@@ -39,6 +39,9 @@ export function undo(entry: AuditItem, versions: readonly Version[]): Undo {
   if (entry.action === "create") return "It was created by this: there is nothing before it. Delete it instead.";
   const { before } = around(entry, versions);
   if (!before) return "The version before this write is no longer kept.";
+  // Groups of other tenants may have had its name before: what they were is not put back, and the group is not moved.
+  const last = versions[0];
+  if (last && last.tenant !== before.tenant) return `This version is of tenant ${before.tenant ?? ""}, and the group is tenant ${last.tenant ?? ""}'s by now.`;
   const present = versions.find((version) => version.endedUnixNs === null || version.endedUnixNs === undefined);
   if (present && present.uid === before.uid && present.generation === before.generation) return "This version is in force.";
   const condition: { "If-Match"?: string; "If-None-Match"?: "*" } = present ? { "If-Match": `"${present.uid}.${present.generation}"` } : { "If-None-Match": "*" };

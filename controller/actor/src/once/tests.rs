@@ -11,8 +11,8 @@ use super::*;
 const HOUR: u64 = 3_600 * 1_000_000_000;
 
 /// Keys over the records that their notes have made.
-#[derive(Default)]
 struct Kept {
+    most: usize,
     once: Once,
     records: BTreeMap<String, Vec<u8>>,
 }
@@ -28,15 +28,30 @@ fn at(nanos: u64) -> UnixTime {
     UnixTime::from_nanos(nanos)
 }
 
+impl Default for Kept {
+    fn default() -> Self {
+        Self::bounded(MAX_KEYS)
+    }
+}
+
 impl Kept {
+    fn bounded(most: usize) -> Self {
+        Self { most, once: Once::bounded(most), records: BTreeMap::new() }
+    }
+
     /// Carries out a write unless it was. Returns whether it was.
     fn send(&mut self, key: &str, now: u64) -> bool {
+        self.send_of("default", key, now)
+    }
+
+    /// The same of a group of this tenant.
+    fn send_of(&mut self, tenant: &str, key: &str, now: u64) -> bool {
         let attempt = Attempt::of(&order(key, 1024)).unwrap();
         if self.once.find(&attempt, at(now)).unwrap().is_some() {
             return true;
         }
         let target = Target { kind: IntentKind::Group, name: "g".into() };
-        let note = self.once.note(attempt, (at(now), None), Outcome::Updated, target, None);
+        let note = self.once.note(attempt, (at(now), None), Outcome::Updated, (target, Some(tenant)), None);
         let mut keys: Vec<_> = note.ops.iter().map(|op| op.key().to_owned()).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -56,8 +71,10 @@ impl Kept {
 
     fn restart(&mut self) {
         let records = self.records.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
-        let read = Once::restore(records);
-        assert_eq!(read.known, self.once.known);
+        let read = Once::bounded(self.most).restored(records);
+        let pasts =
+            |once: &Once| once.known.iter().map(|(id, known)| (*id, known.past.clone())).collect::<BTreeMap<_, _>>();
+        assert_eq!(pasts(&read), pasts(&self.once));
         self.once = read;
     }
 }
@@ -96,6 +113,21 @@ fn beyond_the_bound_the_oldest_leave_first() {
     kept.restart();
     assert!(kept.send("3", 2 * HOUR) && !kept.send("2", 2 * HOUR));
     assert_eq!(kept.once.len(), MAX_KEYS);
+}
+
+/// Catches a tenant that writes without end and so makes the keys of others be forgotten; also after a restart.
+#[test]
+fn one_tenant_displaces_no_key_of_others() {
+    let mut kept = Kept::bounded(10);
+    let quiet = [("default", "d"), ("acme", "a1"), ("acme", "a2")];
+    quiet.iter().for_each(|(tenant, key)| assert!(!kept.send_of(tenant, key, HOUR)));
+    for restart in 0..2 {
+        (0..30).for_each(|i| _ = kept.send_of("loud", &format!("{restart}.{i}"), HOUR + 1 + i));
+        assert_eq!(kept.once.len(), 10);
+        kept.restart();
+        quiet.iter().for_each(|(tenant, key)| assert!(kept.send_of(tenant, key, HOUR + 100), "{tenant} {key}"));
+        assert!(kept.send_of("loud", &format!("{restart}.29"), HOUR + 100));
+    }
 }
 
 #[test]
@@ -159,7 +191,7 @@ fn records_keep_their_form_and_one_that_cannot_be_read_is_left_alone() {
     let record = br#"{"at":1,"request":"000102030405060708090a0b0c0d0e0f","wants":"00112233445566778899aabbccddeeff","outcome":"created","kind":"Group","name":"g","uid":"01234567-89ab-8def-8123-456789abcdef"}"#;
     let key = "once/ffeeddccbbaa99887766554433221100";
     let once = Once::restore([(key, &record[..]), ("once/zz", b"{}"), ("once/", b""), ("group/g", b"{}")].into_iter());
-    let past: Vec<_> = once.known.values().collect();
+    let past: Vec<_> = once.known.values().map(|known| &known.past).collect();
     assert_eq!(past.len(), 1);
     assert_eq!(serde_json::to_vec(past[0]).unwrap(), record);
 }

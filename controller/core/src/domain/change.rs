@@ -76,7 +76,11 @@ pub(super) enum Effect {
     Topology(Box<TopologyEffect>),
     Links(Box<LinksEffect>),
     /// The drains from now on, without a topology.
-    Drains(Drains),
+    Drains {
+        drains: Drains,
+        /// The retirements from now on; `None`: as before.
+        retirements: Option<Retirements>,
+    },
     Silence(SilenceEffect),
     /// The retirements from now on.
     Retirements(Retirements),
@@ -319,7 +323,7 @@ impl State {
     pub(super) fn mark_retired(&mut self) {
         for node in &mut self.nodes {
             let retirement = self.retirements.get(&node.spec.base.name);
-            node.retired = retirement.is_some_and(|retirement| retirement.reached.step >= RetireStep::Revoking);
+            node.retired = retirement.is_some_and(|of| of.reached.step >= RetireStep::Revoking && !of.enrolled);
         }
     }
 

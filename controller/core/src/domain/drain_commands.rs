@@ -78,7 +78,13 @@ impl DrainCommands<'_> {
         let mut drains = self.0.drains.clone();
         drains.insert(drain);
         check_drains(self.0, &drains)?;
-        TopologyCommands(self.0).with_drains(drains, Write::Put(Record::Drain(Box::new(record))), generation, outcome)
+        TopologyCommands(self.0).with_drains(
+            drains,
+            None,
+            Write::Put(Record::Drain(Box::new(record))),
+            generation,
+            outcome,
+        )
     }
 
     /// [`crate::Command::DeleteDrain`].
@@ -87,7 +93,7 @@ impl DrainCommands<'_> {
         let Some(old) = drains.remove(&name) else { return Err(DomainError::NotFound { kind: "drain", name }) };
         check_drains(self.0, &drains)?;
         let write = Write::Delete { key: drain_key(&name) };
-        TopologyCommands(self.0).with_drains(drains, write, old.metadata.generation, Outcome::Deleted)
+        TopologyCommands(self.0).with_drains(drains, None, write, old.metadata.generation, Outcome::Deleted)
     }
 
     /// With the link as the topology lists it.

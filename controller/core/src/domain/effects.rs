@@ -22,7 +22,7 @@ pub(super) fn effects(state: &State, change: &Change) -> Vec<Effect> {
         Change::Topology(effect) => of_topology(state, effect),
         Change::Links(effect) => of_links(state, effect),
         Change::None
-        | Change::Drains(_)
+        | Change::Drains { .. }
         | Change::Silence(_)
         | Change::Retirements(_)
         | Change::Thresholds(_)

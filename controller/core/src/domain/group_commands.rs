@@ -9,7 +9,7 @@ use super::change::{Effect, GroupEffect, Prepared};
 use super::group_change::{GroupChange, check_generation};
 use super::staging::moving;
 use super::state::State;
-use super::tenants::check_room;
+use super::tenants::{QuotaBounds, check_room};
 use crate::command::{MAX_WRITES, Outcome, Write};
 use crate::error::DomainError;
 use crate::limits::MAX_GROUPS;
@@ -23,7 +23,7 @@ use crate::status::{is_confirmed_in_force, lacking};
 const MOST_REMOVED: usize = MAX_WRITES - 2;
 
 /// Checks commands on groups against a state.
-pub(super) struct GroupCommands<'a>(pub(super) &'a State);
+pub(super) struct GroupCommands<'a>(pub(super) &'a State, pub(super) QuotaBounds);
 
 impl GroupCommands<'_> {
     /// [`crate::Command::PutGroup`].
@@ -186,7 +186,7 @@ impl GroupCommands<'_> {
                 "there are {MAX_GROUPS} groups already, no more are supported: delete groups that are not needed"
             )));
         }
-        check_room(self.0, tenant, 1, 0)?;
+        check_room(self.0, tenant, 1, 0, self.1)?;
         let (allocation, cursors) = self.0.pools.draw(spec.start_psn)?;
         let group = Group {
             metadata: Metadata::created(name, labels, self.0.new_uid(), written).in_tenant(tenant),

@@ -32,7 +32,7 @@ pub(super) fn covers(drains: &Drains, node: &str) -> bool {
 pub(super) fn check_drains(state: &State, drains: &Drains) -> Result<(), DomainError> {
     let lost = |retirement: &&Retirement| {
         let node = &retirement.node;
-        covers(&state.drains, node) && !covers(drains, node)
+        !retirement.enrolled && covers(&state.drains, node) && !covers(drains, node)
     };
     let Some(Retirement { node, .. }) = state.retirements.values().find(lost) else { return Ok(()) };
     let detail = format!("it is being retired, or was: `canopyctl node retire {node} --cancel` ends that");
@@ -52,13 +52,81 @@ pub(super) fn check_nodes(state: &State, stays: impl Fn(&str) -> bool) -> Result
 pub(super) fn check_member(state: &State, host: &str) -> Result<(), DomainError> {
     let Some(network) = state.network() else { return Ok(()) };
     let Some(node) = network.host(host).map(|at| network.name(at.node)) else { return Ok(()) };
-    match state.retirements.get(node).filter(|retirement| retirement.is_beyond_return()) {
+    match state.retirements.get(node).filter(|of| of.is_beyond_return() && !of.enrolled) {
         None => Ok(()),
         Some(_) => {
             let detail = format!("it is retired, and host {host} has no other node: enroll the node again first");
             Err(DomainError::InUse { kind: "node", name: node.to_owned(), detail })
         }
     }
+}
+
+/// Refuses an agent's report about another retirement than the one that is under way, or before that has ordered anything: taken, it would
+/// let the agent stop for good while this one waits for it. What is reported of a node that has left, or that does not leave, changes nothing.
+pub(super) fn check_report(state: &State, node: &str, reported: u64) -> Result<(), DomainError> {
+    let Some(present) = state.retirements.get(node).filter(|of| !of.has_ended()) else { return Ok(()) };
+    if present.id == reported && present.is_beyond_return() {
+        return Ok(());
+    }
+    let (id, step) = (present.id, present.reached.step);
+    let detail = format!(
+        "its agent reports that it has cleaned up for retirement {reported}, and the one under way is {id}, in step {step}"
+    );
+    Err(DomainError::InUse { kind: "node", name: node.to_owned(), detail })
+}
+
+/// The next step, if it is due. A few instructions, and as many per node only where nothing else is waited for.
+pub(super) fn due(state: &State, retirement: &Retirement) -> Option<Step> {
+    if retirement.reached.step == Step::Draining {
+        let at = state.node(&retirement.node)?;
+        let is_waited_for = |node: &Node| is_late(node, at, retirement);
+        if !is_ready(state, at, retirement) || state.nodes.get(retirement.waits_for).is_some_and(is_waited_for) {
+            return None;
+        }
+    }
+    next(state, retirement).ok()
+}
+
+/// After a report: waits for another node if the one that was waited for has confirmed the routes around a node that is drained. So each
+/// node is checked about once, however many reports there are; again with each report where the step is due and a pending commit, or a
+/// store that takes no changes, holds it up.
+pub(super) fn wait_for_another(state: &mut State) {
+    let found = |retirement: &Retirement| {
+        let at = state.node(&retirement.node).filter(|at| is_ready(state, at, retirement))?;
+        let n = state.nodes.len();
+        let mut order = (0..n).map(|i| (retirement.waits_for + i) % n);
+        order.find(|node| is_late(&state.nodes[*node], at, retirement))
+    };
+    let draining = state.retirements.values().filter(|of| of.reached.step == Step::Draining);
+    let moved = draining.filter_map(|of| Some((of.node.clone(), found(of).filter(|late| *late != of.waits_for)?)));
+    for (node, late) in moved.collect::<Vec<_>>() {
+        if let Some(retirement) = state.retirements.get_mut(&node) {
+            retirement.waits_for = late;
+        }
+    }
+}
+
+/// Whether a node that is drained waits at most for others to confirm the routes around it.
+fn is_ready(state: &State, at: &Node, retirement: &Retirement) -> bool {
+    let is_able = || retirement.spec.without_agent || is_able(at, retirement).is_ok();
+    at.spec.groups.is_empty() && is_able() && memberships(state, &retirement.node).next().is_none()
+}
+
+/// Whether routes of a node may lead over `at`, which is drained: from its last change on nothing leads there, and a node that has an older
+/// spec has not changed since.
+fn is_late(node: &Node, at: &Node, retirement: &Retirement) -> bool {
+    #[cfg(test)]
+    CHECKED.with(|count| count.set(count.get() + 1));
+    let since = at.spec.generation.max(retirement.id);
+    let is_other = node.spec.base.name != retirement.node && !node.retired;
+    let is_waited_for = node.connected || !retirement.spec.accept_loss;
+    is_other && is_waited_for && node.observed().is_none_or(|observed| observed < node.spec.generation.min(since))
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often a node was checked.
+    pub(super) static CHECKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// The next step, or what it waits for, for operators.
@@ -71,12 +139,12 @@ pub(super) fn next(state: &State, retirement: &Retirement) -> Result<Step, Strin
             if retirement.spec.without_agent {
                 return Ok(Step::Revoking);
             }
-            is_able(at)?;
+            is_able(at, retirement)?;
             Ok(Step::CleaningUp)
         }
         Step::CleaningUp if retirement.spec.without_agent => Ok(Step::Revoking),
         Step::CleaningUp => {
-            let able = state.node(node).map_or(Ok(()), is_able);
+            let able = state.node(node).map_or(Ok(()), |at| is_able(at, retirement));
             Err(match (&retirement.failed, able) {
                 (Some(why), _) => format!("its agent could not remove everything, and tries again: {why}"),
                 (None, Ok(())) => "its agent to clean up".to_owned(),
@@ -84,11 +152,12 @@ pub(super) fn next(state: &State, retirement: &Retirement) -> Result<Step, Strin
             })
         }
         Step::Revoking => Err("its certificates to be revoked".to_owned()),
+        // Nothing, or its agent, which the node's condition shows.
         Step::Retired => Err(String::new()),
     }
 }
 
-/// Whether nothing leads over the node any more. A few instructions per node of the topology, only while one is drained to leave.
+/// Whether nothing leads over the node any more. A few instructions per node of the topology: for one that asks, and before a step.
 fn is_left(state: &State, at: &Node, retirement: &Retirement) -> Result<(), String> {
     let name = &retirement.node;
     if let Some(hosts) = hosts(state, name) {
@@ -99,14 +168,8 @@ fn is_left(state: &State, at: &Node, retirement: &Retirement) -> Result<(), Stri
         let named = named(&groups);
         return Err(format!("{named} to leave it: a move is not finished, or there is no other way"));
     }
-    // From its last change on nothing leads there; a node that has an older spec has not changed since.
-    let since = at.spec.generation.max(retirement.id);
-    let late = |node: &&Node| {
-        let is_other = node.spec.base.name != *name && !node.retired;
-        let is_waited_for = node.connected || !retirement.spec.accept_loss;
-        is_other && is_waited_for && node.observed().is_none_or(|observed| observed < node.spec.generation.min(since))
-    };
-    let late: Vec<&str> = state.nodes.iter().filter(late).map(|node| node.spec.base.name.as_str()).collect();
+    let late = state.nodes.iter().filter(|node| is_late(node, at, retirement));
+    let late: Vec<&str> = late.map(|node| node.spec.base.name.as_str()).collect();
     if !late.is_empty() {
         return Err(format!("{} to confirm the routes around it", named(&late)));
     }
@@ -114,12 +177,13 @@ fn is_left(state: &State, at: &Node, retirement: &Retirement) -> Result<(), Stri
 }
 
 /// Whether the agent can take the order to clean up.
-fn is_able(at: &Node) -> Result<(), String> {
+fn is_able(at: &Node, retirement: &Retirement) -> Result<(), String> {
     const BY_HAND: &str = "or stop it, run `canopy-agent cleanup` on its machine, and continue with --without-agent";
     if !at.connected {
         return Err(format!("its agent, which is not connected: start it, {BY_HAND}"));
     }
     match at.status.as_ref().map(|status| status.minor_version) {
+        None if retirement.agent_leaves => Ok(()),
         None => Err("its agent to report".to_owned()),
         Some(minor) if minor < MINOR_VERSION => Err(format!(
             "its agent, which has contract 1.{minor} and cleans up from 1.{MINOR_VERSION} on: upgrade it, {BY_HAND}"

@@ -14,7 +14,7 @@ use super::group_change::{GroupChange, in_group};
 use super::group_commands::being_deleted;
 use super::leaving::check_member;
 use super::state::State;
-use super::tenants::check_room;
+use super::tenants::{QuotaBounds, check_room};
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
@@ -27,7 +27,7 @@ use crate::resource::Group;
 use crate::view::Evicted;
 
 /// Checks commands on memberships against a state.
-pub(super) struct MemberCommands<'a>(pub(super) &'a State);
+pub(super) struct MemberCommands<'a>(pub(super) &'a State, pub(super) QuotaBounds);
 
 impl MemberCommands<'_> {
     /// [`crate::Command::PutMember`].
@@ -85,7 +85,7 @@ impl MemberCommands<'_> {
         if spec.role == Role::Receiver {
             check_in_time(old)?;
             let is_one = present.is_some_and(|m| m.spec.role == Role::Receiver);
-            check_room(self.0, &old.metadata.tenant, 0, usize::from(!is_one))?;
+            check_room(self.0, &old.metadata.tenant, 0, usize::from(!is_one), self.1)?;
         }
 
         let host = spec.host.clone();

@@ -143,6 +143,7 @@ use silence_commands::SilenceCommands;
 use stall::Stalls;
 use state::State;
 use symptoms::Symptoms;
+use tenants::QuotaBounds;
 use topology_commands::TopologyCommands;
 use views::Views;
 
@@ -196,8 +197,25 @@ impl Domain {
     /// # Errors
     /// As [`Domain::prepare`].
     pub fn prepare_as(&self, command: Command, written: &Written) -> Result<Prepared, DomainError> {
-        let groups = GroupCommands(&self.state);
-        let members = MemberCommands(&self.state);
+        self.prepare_within(command, written, QuotaBounds::WhatIsAdded)
+    }
+
+    /// The same for what a rollback puts back: it was there before, so that no quota refuses it.
+    ///
+    /// # Errors
+    /// As [`Domain::prepare`].
+    pub fn prepare_back(&self, command: Command, written: &Written) -> Result<Prepared, DomainError> {
+        self.prepare_within(command, written, QuotaBounds::NotWhatIsPutBack)
+    }
+
+    fn prepare_within(
+        &self,
+        command: Command,
+        written: &Written,
+        bounds: QuotaBounds,
+    ) -> Result<Prepared, DomainError> {
+        let groups = GroupCommands(&self.state, bounds);
+        let members = MemberCommands(&self.state, bounds);
         let topology = TopologyCommands(&self.state);
         let retirements = RetireCommands(&self.state);
         match command {
@@ -214,8 +232,8 @@ impl Domain {
             Command::Retire { node, spec } => retirements.begin(node, spec, written),
             Command::CancelRetirement { node } => retirements.cancel(node),
             Command::AdvanceRetirements => retirements.advance(written),
-            Command::NodeCleanedUp { node, report } => Ok(retirements.cleaned_up(&node, report, written)),
-            Command::NodeRevoked { node, retirement } => Ok(retirements.revoked(&node, retirement, written)),
+            Command::NodeCleanedUp { node, report } => retirements.cleaned_up(&node, report, written),
+            Command::NodeRevoked { node, retirement } => retirements.revoked(&node, retirement, written),
             Command::PortsDown { node, ports } => topology.ports_down(&node, ports),
             Command::PutGroup { name, tenant, labels, spec, if_match, create_only } => {
                 groups.put((name, tenant), labels, spec, if_match, create_only, written)
@@ -270,11 +288,10 @@ impl Domain {
         self.state.groups.get(group).map(|g| g.metadata.tenant.as_str())
     }
 
-    /// The same of a group that was there at this time, on the controller's wall clock.
-    pub fn tenant_since(&self, group: &str, at: UnixTime) -> Option<&str> {
+    /// The same of the one group of this name; `None` of any other.
+    pub fn tenant_of_one(&self, group: &str, uid: Option<Uid>) -> Option<&str> {
         let metadata = &self.state.groups.get(group)?.metadata;
-        let was_there = metadata.created.as_ref().is_none_or(|created| created.at <= at);
-        was_there.then_some(metadata.tenant.as_str())
+        (Some(metadata.uid) == uid).then_some(metadata.tenant.as_str())
     }
 
     /// How much tenants may have from now on. What they have stays, also above it.
@@ -345,9 +362,10 @@ impl Domain {
                 self.links.avoid(&self.state, ports);
                 (nodes, groups)
             }
-            Effect::Drains(drains) => {
+            Effect::Drains { drains, retirements } => {
                 self.state.drains = drains;
-                Default::default()
+                let nodes = retirements.map(|retirements| self.state.apply_retirements(retirements, now));
+                (nodes.unwrap_or_default(), Vec::new())
             }
             Effect::Silence(effect) => {
                 self.state.apply_silence(effect);
@@ -384,6 +402,7 @@ impl Domain {
     pub fn report(&mut self, status: NodeStatus) -> Result<Vec<String>, DomainError> {
         let groups = Reports(&mut self.state).status(status)?;
         hmac::wait_for_another(&mut self.state);
+        leaving::wait_for_another(&mut self.state);
         Ok(groups)
     }
 
@@ -528,12 +547,27 @@ impl Domain {
 
     /// Signs of problems of a node, its ports and its links, at `now`.
     pub fn node_symptoms(&self, node: &str, now: Monotonic) -> Vec<Symptom> {
-        Symptoms { state: &self.state, links: &self.links, now }.node(node)
+        Symptoms { state: &self.state, links: &self.links, now }
+            .node(node)
+            .into_iter()
+            .map(|symptom| self.of_group(symptom))
+            .collect()
     }
 
     /// Signs of problems of a group and its members, at `now`.
     pub fn group_symptoms(&self, group: &str, now: Monotonic) -> Vec<Symptom> {
-        Symptoms { state: &self.state, links: &self.links, now }.group(group)
+        Symptoms { state: &self.state, links: &self.links, now }
+            .group(group)
+            .into_iter()
+            .map(|symptom| self.of_group(symptom))
+            .collect()
+    }
+
+    /// The same symptom with which group of its name it is about.
+    fn of_group(&self, symptom: Symptom) -> Symptom {
+        let name = symptom.key.object.group();
+        let group = name.and_then(|name| Some(self.state.groups.get(name)?.metadata.uid));
+        Symptom { group, ..symptom }
     }
 
     /// Why the link of this port is taken for one on which no data arrives, for operators; `None` if it is not.
@@ -684,12 +718,27 @@ impl Domain {
 
     /// Nodes that leave for good, or have left, by name.
     pub fn retirements(&self) -> impl Iterator<Item = &Retirement> {
-        self.state.retirements.values()
+        self.state.retirements.values().filter(|of| !of.enrolled)
     }
 
     /// That of a node.
     pub fn retirement(&self, node: &str) -> Option<&Retirement> {
-        self.state.retirements.get(node)
+        self.state.retirements.get(node).filter(|of| !of.enrolled)
+    }
+
+    /// Whether the report of a node's agent is of the retirement that is under way, if one is.
+    ///
+    /// # Errors
+    /// `InUse`: it is of another one.
+    pub fn check_cleaned_up(&self, node: &str, report: &CleanedUp) -> Result<(), DomainError> {
+        leaving::check_report(&self.state, node, report.retirement)
+    }
+
+    /// Notes that the agent of a node cleans up, for whichever retirement: such an agent sends no other report, which would show that it can.
+    pub fn agent_leaves(&mut self, node: &str) {
+        if let Some(retirement) = self.state.retirements.get_mut(node) {
+            retirement.agent_leaves = true;
+        }
     }
 
     /// Notes why the agent of a node could not remove everything. Of another retirement it is ignored.

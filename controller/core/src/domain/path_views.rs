@@ -62,9 +62,10 @@ impl PathViews<'_> {
     fn marks(&self, network: &Network, link: usize) -> LinkMarks {
         let ends = &network.spec.links[link];
         let lossy = |end: &Endpoint| Some(self.0.node(&end.device)?.lossy.get(&end.port)?.permille);
+        let has_left = |end: &Endpoint| network.node(&end.device).is_some_and(|node| network.has_left(node));
         LinkMarks {
             drained: network.is_drained(link),
-            dead: network.is_broken(link),
+            dead: network.is_broken(link) || [&ends.a, &ends.b].into_iter().any(has_left),
             lossy_permille: lossy(&ends.a).max(lossy(&ends.b)),
         }
     }

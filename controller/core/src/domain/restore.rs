@@ -18,7 +18,7 @@ use crate::record::{
     GroupRecord, HmacRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key, topology_key,
 };
 use crate::resource::{Group, GroupState, Topology};
-use crate::retirement::Retirements;
+use crate::retirement::{Retirements, left};
 use crate::routes::node_base;
 use crate::secret::Secret;
 use crate::topology::Network;
@@ -171,8 +171,14 @@ fn restore_topology(
             }),
         };
     };
-    let network = Network::build_around(record.spec, &state.addresses, &record.down, &state.drains.targets())
-        .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
+    let network = Network::build_around(
+        record.spec,
+        &state.addresses,
+        &record.down,
+        &state.drains.targets(),
+        &left(&state.retirements),
+    )
+    .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
     let replanner = Replanner { state, network: &network, recorded };
     let replans = replanner
         .all(|_, _, e| Ok(e.to_string()))

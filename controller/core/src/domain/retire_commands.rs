@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Commands on nodes that leave for good.
 
-use canopy_model::drain::DrainSpec;
-use canopy_model::ids::Generation;
+use canopy_model::drain::{DrainSpec, DrainTarget};
 use canopy_model::member::Role;
 use canopy_model::retirement::{CleanedUp, RetireSpec};
 
-use super::change::{Effect, Prepared};
+use super::change::Prepared;
 use super::drains::Drains;
-use super::leaving::{Membership, covers, hosts, memberships, next};
+use super::leaving::{Membership, check_report, covers, due, hosts, memberships};
 use super::member_commands::MemberCommands;
 use super::state::State;
+use super::tenants::QuotaBounds;
 use super::topology_commands::TopologyCommands;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
@@ -18,7 +18,7 @@ use crate::limits::MAX_DRAINS;
 use crate::metadata::{Labels, Metadata};
 use crate::principal::Written;
 use crate::record::{DrainRecord, Record, RetirementRecord, TOPOLOGY_NAME, drain_key, retirement_key};
-use crate::resource::Drain;
+use crate::resource::{Drain, Node};
 use crate::retirement::{Reached, RetireStep as Step, Retirement, Retirements};
 
 /// Checks commands on retirements against a state.
@@ -26,7 +26,7 @@ pub(super) struct RetireCommands<'a>(pub(super) &'a State);
 
 /// What [`crate::Command::AdvanceRetirements`] does next.
 enum Due<'a> {
-    /// The node has left the topology.
+    /// The node has left the topology, or is back.
     Forget(&'a Retirement),
     /// A host behind the node leaves a group.
     Remove(Membership),
@@ -53,12 +53,13 @@ impl RetireCommands<'_> {
         }
         // One that has an agent again is not the one that left.
         let is_back = self.0.node(&node).is_some_and(|at| at.connected);
-        let old = self.0.retirements.get(&node).filter(|old| !(old.has_ended() && is_back));
-        if let Some(old) = old {
+        let present = self.0.retirements.get(&node);
+        let without_programs = present.is_some_and(|old| old.enrolled) && !is_back;
+        if let Some(old) = present.filter(|old| !(old.has_ended() && (is_back || old.enrolled))) {
             if old.spec == spec || old.has_ended() {
                 return Ok(Prepared::noop(self.0, old.id));
             }
-            return Ok(self.stored(Retirement { spec, ..old.clone() }, Outcome::Updated));
+            return self.stored(Retirement { spec, ..old.clone() }, Outcome::Updated);
         }
         let id = self.0.revision + 1;
         let (drain, made) = match self.drains(&node) {
@@ -76,10 +77,14 @@ impl RetireCommands<'_> {
             spec,
             drain,
             removed: Vec::new(),
+            enrolled: false,
+            without_programs,
+            agent_leaves: false,
             failed: None,
             known: Default::default(),
+            waits_for: 0,
         };
-        let Some(made) = made else { return Ok(self.stored(retirement, Outcome::Created)) };
+        let Some(made) = made else { return self.stored(retirement, Outcome::Created) };
         let write = Write::Put(Record::Drain(Box::new(DrainRecord::new(id, made.clone()))));
         let mut drains = self.0.drains.clone();
         drains.insert(made);
@@ -91,12 +96,18 @@ impl RetireCommands<'_> {
 
     /// [`crate::Command::CancelRetirement`].
     pub(super) fn cancel(&self, node: String) -> Result<Prepared, DomainError> {
-        let Some(old) = self.0.retirements.get(&node) else {
+        let Some(old) = self.0.retirements.get(&node).filter(|old| !old.enrolled) else {
             return Err(DomainError::NotFound { kind: "retirement", name: node });
         };
         if old.is_beyond_return() && !old.has_ended() {
             let detail = "its agent may have begun to clean up: there is no way back. Let the retirement end, then enroll the node again (canopyctl node enroll)".to_owned();
             return Err(DomainError::InUse { kind: "retirement", name: node, detail });
+        }
+        if (old.has_ended() || old.without_programs) && self.0.node(&node).is_some_and(|at| !at.connected) {
+            // It forwards nothing before its agent is there.
+            let reached = Reached { step: Step::Retired, ..old.reached };
+            let taken_back = Retirement { enrolled: true, without_programs: false, reached, ..old.clone() };
+            return self.stored(taken_back, Outcome::Deleted);
         }
         let mut retirements = self.0.retirements.clone();
         retirements.remove(&node);
@@ -108,7 +119,7 @@ impl RetireCommands<'_> {
                 let writes = vec![Write::Delete { key: drain_key(&drain.metadata.name) }, delete];
                 self.with_drains(drains, writes, retirements, Outcome::Deleted)
             }
-            None => Ok(self.change(vec![delete], retirements, Outcome::Deleted)),
+            None => self.change(vec![delete], retirements, Outcome::Deleted),
         }
     }
 
@@ -120,37 +131,45 @@ impl RetireCommands<'_> {
                 let mut retirements = self.0.retirements.clone();
                 retirements.remove(&retirement.node);
                 let delete = Write::Delete { key: retirement_key(&retirement.node) };
-                Ok(self.change(vec![delete], retirements, Outcome::Updated))
+                let is_back = self.0.node(&retirement.node).is_some();
+                let Some(drain) = self.made(retirement).filter(|_| !is_back) else {
+                    return self.change(vec![delete], retirements, Outcome::Updated);
+                };
+                let writes = vec![Write::Delete { key: drain_key(drain) }, delete];
+                let mut drains = self.0.drains.clone();
+                drains.remove(drain);
+                self.with_drains(drains, writes, retirements, Outcome::Updated)
             }
             Some(Due::Remove(Membership { group, host, role })) => {
                 let reason = (role == Role::Receiver).then(|| "its node is retired".to_owned());
-                let mut prepared = MemberCommands(self.0).delete(&group, &host, reason)?;
+                let mut prepared = MemberCommands(self.0, QuotaBounds::WhatIsAdded).delete(&group, &host, reason)?;
                 prepared.outcome = Outcome::Updated;
                 Ok(prepared)
             }
             Some(Due::Take(retirement, step)) => {
                 let next = Retirement { reached: Reached { step, at: written.at }, ..retirement.clone() };
-                Ok(self.stored(next, Outcome::Updated))
+                self.stored(next, Outcome::Updated)
             }
         }
     }
 
     /// [`crate::Command::NodeCleanedUp`].
-    pub(super) fn cleaned_up(&self, node: &str, report: CleanedUp, written: &Written) -> Prepared {
+    pub(super) fn cleaned_up(&self, node: &str, report: CleanedUp, written: &Written) -> Result<Prepared, DomainError> {
+        check_report(self.0, node, report.retirement)?;
         let old = self.0.retirements.get(node);
         let is_it = |old: &&Retirement| {
             old.id == report.retirement && old.reached.step == Step::CleaningUp && report.failed.is_none()
         };
-        let Some(old) = old.filter(is_it) else { return Prepared::noop(self.0, self.0.revision) };
+        let Some(old) = old.filter(is_it) else { return Ok(Prepared::noop(self.0, self.0.revision)) };
         let reached = Reached { step: Step::Revoking, at: written.at };
         self.stored(Retirement { reached, removed: report.removed, failed: None, ..old.clone() }, Outcome::Updated)
     }
 
     /// [`crate::Command::NodeRevoked`].
-    pub(super) fn revoked(&self, node: &str, retirement: u64, written: &Written) -> Prepared {
+    pub(super) fn revoked(&self, node: &str, retirement: u64, written: &Written) -> Result<Prepared, DomainError> {
         let old = self.0.retirements.get(node);
         let is_it = |old: &&Retirement| old.id == retirement && old.reached.step == Step::Revoking;
-        let Some(old) = old.filter(is_it) else { return Prepared::noop(self.0, self.0.revision) };
+        let Some(old) = old.filter(is_it) else { return Ok(Prepared::noop(self.0, self.0.revision)) };
         let reached = Reached { step: Step::Retired, at: written.at };
         self.stored(Retirement { reached, ..old.clone() }, Outcome::Updated)
     }
@@ -164,7 +183,8 @@ impl RetireCommands<'_> {
         // Few at a time.
         self.0.retirements.values().find_map(|retirement| {
             let node = &retirement.node;
-            if self.0.network().is_none_or(|network| network.node(node).is_none()) {
+            let is_back = |at: &Node| retirement.enrolled && at.connected;
+            if self.0.node(node).is_none_or(is_back) {
                 return Some(Due::Forget(retirement));
             }
             let is_draining = retirement.reached.step == Step::Draining;
@@ -174,13 +194,23 @@ impl RetireCommands<'_> {
             {
                 return Some(Due::Remove(membership));
             }
-            next(self.0, retirement).ok().map(|step| Due::Take(retirement, step))
+            due(self.0, retirement).map(|step| Due::Take(retirement, step))
         })
     }
 
     /// Whether the node is drained for as long as no operator changes that.
     fn drains(&self, node: &str) -> bool {
         covers(&self.0.drains, node)
+    }
+
+    /// The name of the drain that the retirement made, as long as no operator has changed it or made another one of that name.
+    fn made<'b>(&self, retirement: &'b Retirement) -> Option<&'b str> {
+        let name = retirement.drain.as_deref()?;
+        let drain = self.0.drains.get(name)?;
+        let is_it = drain.spec.target() == Some(DrainTarget::Node(&retirement.node))
+            && drain.metadata.generation == 1
+            && drain.metadata.created.as_ref() == Some(&retirement.begun);
+        is_it.then_some(name)
     }
 
     fn drain(&self, node: &str, spec: &RetireSpec, written: &Written) -> Result<Drain, DomainError> {
@@ -207,26 +237,22 @@ impl RetireCommands<'_> {
         let mut writes = writes.into_iter();
         let first = writes.next().ok_or_else(|| DomainError::Limit("nothing is written".to_owned()))?;
         let generation = self.0.revision + 1;
-        let mut prepared = TopologyCommands(self.0).with_drains(drains, first, generation, outcome)?;
+        let mut prepared =
+            TopologyCommands(self.0).with_drains(drains, Some(retirements), first, generation, outcome)?;
         prepared.writes.extend(writes);
-        if let Effect::Links(effect) = &mut prepared.effect {
-            effect.retirements = Some(retirements);
-        }
         Ok(prepared)
     }
 
     /// Stores one retirement.
-    fn stored(&self, retirement: Retirement, outcome: Outcome) -> Prepared {
+    fn stored(&self, retirement: Retirement, outcome: Outcome) -> Result<Prepared, DomainError> {
         let mut retirements = self.0.retirements.clone();
         let write = put(self.0.revision + 1, &retirement);
         retirements.insert(retirement.node.clone(), retirement);
         self.change(vec![write], retirements, outcome)
     }
 
-    fn change(&self, writes: Vec<Write>, retirements: Retirements, outcome: Outcome) -> Prepared {
-        let generation: Generation = self.0.revision + 1;
-        let effect = Effect::Retirements(retirements);
-        Prepared::change(self.0, outcome, generation, writes, self.0.pools.cursors(), effect)
+    fn change(&self, writes: Vec<Write>, retirements: Retirements, outcome: Outcome) -> Result<Prepared, DomainError> {
+        TopologyCommands(self.0).with_retirements(retirements, writes, outcome)
     }
 }
 

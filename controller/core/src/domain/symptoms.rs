@@ -50,7 +50,7 @@ fn is_late(retirement: &Retirement, now: Monotonic) -> bool {
 }
 
 fn symptom(code: Code, object: Object, evidence: String, causes: Vec<ProblemKey>) -> Symptom {
-    Symptom { key: ProblemKey::new(code, object), evidence, causes }
+    Symptom { key: ProblemKey::new(code, object), evidence, causes, group: None }
 }
 
 impl Symptoms<'_> {
@@ -91,7 +91,7 @@ impl Symptoms<'_> {
                 Code::LinkBlackHole => vec![ProblemKey::new(Code::LinkDown, key.object.clone())],
                 _ => vec![],
             };
-            all.push(Symptom { key, evidence, causes });
+            all.push(Symptom { key, evidence, causes, group: None });
         }
         for (port, withholding) in node.withholding.iter().filter(|(_, w)| w.until.is_some()) {
             let object = self.port_object(node, port);
@@ -148,7 +148,7 @@ impl Symptoms<'_> {
                 _ => vec![],
             };
             let evidence = format!("{name} drops: {}", reasons.join(", "));
-            all.push(Symptom { key, evidence, causes });
+            all.push(Symptom { key, evidence, causes, group: None });
         }
     }
 
@@ -185,7 +185,7 @@ impl Symptoms<'_> {
                 return all;
             }
             GroupState::Infeasible(reason) => {
-                all.push(symptom(Code::GroupInfeasible, object(), reason.clone(), self.of_dead_links()));
+                all.push(symptom(Code::GroupInfeasible, object(), reason.clone(), self.of_dead_links(group)));
                 return all;
             }
             GroupState::Live(plan) => plan,
@@ -198,7 +198,7 @@ impl Symptoms<'_> {
                 all.push(symptom(Code::MoveGivenUp, object(), given_up.reason.clone(), causes));
             }
             Some(Step::NoWay(reason)) => {
-                all.push(symptom(Code::GroupDegraded, object(), reason.clone(), self.of_dead_links()));
+                all.push(symptom(Code::GroupDegraded, object(), reason.clone(), self.of_dead_links(group)));
             }
             Some(Step::Making(_)) | None => {}
         }
@@ -413,14 +413,17 @@ impl Symptoms<'_> {
         codes.map(|code| ProblemKey::new(code, Object::Node(node.to_owned()))).into()
     }
 
-    /// The links that trees avoid.
-    fn of_dead_links(&self) -> Vec<ProblemKey> {
+    /// The links that carry nothing on the ways to the group's receivers, and at its headend and edges. No others: a tenant reads of them as
+    /// causes.
+    fn of_dead_links(&self, group: &Group) -> Vec<ProblemKey> {
         let Some(network) = self.state.network() else { return Vec::new() };
-        let ports = self.state.down().iter().take(MAX_SUSPECTS);
-        let keys = ports.flat_map(|end| {
-            let link = Object::Link(label_at(network, end));
-            let port = ProblemKey::new(Code::PortDown, Object::Port(end.to_string()));
-            [ProblemKey::new(Code::LinkDown, link.clone()), ProblemKey::new(Code::LinkBlackHole, link), port]
+        let with = |role| group.members.values().filter(move |m| m.spec.role == role && group.takes_part(m));
+        let node_of = |member: &Member| network.host(&member.spec.host).map(|at| at.node);
+        let Some(from) = with(Role::Source).find_map(node_of) else { return Vec::new() };
+        let dead = network.broken_towards(from, with(Role::Receiver).filter_map(node_of), MAX_SUSPECTS);
+        let keys = dead.into_iter().flat_map(|link| {
+            let link = Object::Link(label(network, link));
+            [ProblemKey::new(Code::LinkDown, link.clone()), ProblemKey::new(Code::LinkBlackHole, link)]
         });
         keys.collect()
     }

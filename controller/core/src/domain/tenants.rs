@@ -7,13 +7,32 @@ use crate::metadata::DEFAULT_TENANT;
 use crate::tenant::Scope;
 use crate::view::{Page, TenantView};
 
-/// Checks that a tenant may have so many more groups and receivers: none more is always possible, also above a quota that was lowered.
-pub(super) fn check_room(state: &State, tenant: &str, groups: usize, receivers: usize) -> Result<(), DomainError> {
+/// What quotas bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QuotaBounds {
+    /// All that is added.
+    WhatIsAdded,
+    /// Nothing: a rollback puts back what was there.
+    NotWhatIsPutBack,
+}
+
+/// Checks that a tenant may have so many more groups and receivers: none more is always possible, also above a quota that was lowered. What
+/// is put back was there before: it always may be.
+pub(super) fn check_room(
+    state: &State,
+    tenant: &str,
+    groups: usize,
+    receivers: usize,
+    bounds: QuotaBounds,
+) -> Result<(), DomainError> {
+    if bounds == QuotaBounds::NotWhatIsPutBack {
+        return Ok(());
+    }
     let (usage, quota) = (state.groups.tenants().usage(tenant), state.quotas.of(tenant));
-    let check = |has: usize, more: usize, limit: Option<u32>, what: &str, setting: &str| match limit {
-        Some(limit) if more > 0 && has + more > limit as usize => Err(DomainError::Limit(format!(
-            "tenant {tenant} has {has} {what}, and its quota is {limit} (quotas.{setting}): remove some, or ask an administrator for more"
-        ))),
+    let check = |has: usize, more: usize, limit: Option<u32>, what, setting| match limit {
+        Some(limit) if more > 0 && has + more > limit as usize => {
+            Err(DomainError::Quota { tenant: tenant.to_owned(), has, what, limit, setting })
+        }
         _ => Ok(()),
     };
     check(usage.groups, groups, quota.groups, "groups", "max_groups")?;

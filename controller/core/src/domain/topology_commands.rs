@@ -26,6 +26,7 @@ use crate::principal::Written;
 use crate::record::{Record, TOPOLOGY_NAME, TopologyRecord, topology_key};
 use crate::rerouted::rerouted;
 use crate::resource::{GroupState, Topology};
+use crate::retirement::{Retirements, left};
 use crate::routes::node_base;
 use crate::topology::{Network, NodeIx, PortInfo};
 
@@ -62,7 +63,8 @@ impl TopologyCommands<'_> {
         let there: BTreeSet<&Endpoint> = spec.links.iter().flat_map(|l| [&l.a, &l.b]).collect();
         let still = |ports: &BTreeSet<Endpoint>| ports.iter().filter(|p| there.contains(p)).cloned().collect();
         let avoided = Avoided { down: still(self.0.down()), silent: still(self.0.silent()) };
-        let network = Network::build_around(spec, &self.0.addresses, &avoided.down, &self.0.drains.targets())?;
+        let (drains, left) = (self.0.drains.targets(), left(&self.0.retirements));
+        let network = Network::build_around(spec, &self.0.addresses, &avoided.down, &drains, &left)?;
         self.check_members(&network)?;
         check_nodes(self.0, |node| network.node(node).is_some())?;
         let replanner = Replanner::new(self.0, &network);
@@ -121,24 +123,46 @@ impl TopologyCommands<'_> {
         if avoided.down == topology.down && avoided.silent == topology.silent {
             return Ok(Prepared::noop(self.0, topology.metadata.generation));
         }
-        self.with_links(topology, avoided, None, Outcome::Updated)
+        self.with_links(topology, avoided, None, None, Outcome::Updated)
     }
 
-    /// The same topology with other drains, of which `write` makes the changed one durable, at its `generation`.
+    /// The same topology with other drains, of which `write` makes the changed one durable, at its `generation`; and with other retirements,
+    /// if they change too.
     pub(super) fn with_drains(
         &self,
         drains: Drains,
+        retirements: Option<Retirements>,
         write: Write,
         generation: Generation,
         outcome: Outcome,
     ) -> Result<Prepared, DomainError> {
         let Some(topology) = &self.0.topology else {
-            let effect = Effect::Drains(drains);
+            let effect = Effect::Drains { drains, retirements };
             return Ok(Prepared::change(self.0, outcome, generation, vec![write], self.0.pools.cursors(), effect));
         };
         let avoided = Avoided { down: topology.down.clone(), silent: topology.silent.clone() };
-        let mut prepared = self.with_links(topology, avoided, Some(drains), outcome)?;
+        let mut prepared = self.with_links(topology, avoided, Some(drains), retirements, outcome)?;
         prepared.writes.push(write);
+        prepared.generation = generation;
+        Ok(prepared)
+    }
+
+    /// The same topology with other retirements, at the next revision. Links of nodes that have begun to clean up are out of service.
+    pub(super) fn with_retirements(
+        &self,
+        retirements: Retirements,
+        writes: Vec<Write>,
+        outcome: Outcome,
+    ) -> Result<Prepared, DomainError> {
+        let generation = self.0.revision + 1;
+        let topology = self.0.topology.as_ref().filter(|_| left(&retirements) != left(&self.0.retirements));
+        let Some(topology) = topology else {
+            let effect = Effect::Retirements(retirements);
+            return Ok(Prepared::change(self.0, outcome, generation, writes, self.0.pools.cursors(), effect));
+        };
+        let avoided = Avoided { down: topology.down.clone(), silent: topology.silent.clone() };
+        let mut prepared = self.with_links(topology, avoided, None, Some(retirements), outcome)?;
+        prepared.writes.extend(writes);
         prepared.generation = generation;
         Ok(prepared)
     }
@@ -150,11 +174,13 @@ impl TopologyCommands<'_> {
         topology: &Topology,
         avoided: Avoided,
         drains: Option<Drains>,
+        retirements: Option<Retirements>,
         outcome: Outcome,
     ) -> Result<Prepared, DomainError> {
         let old = &*topology.network;
         let targets = drains.as_ref().unwrap_or(&self.0.drains).targets();
-        let network = old.with_links(&avoided.down, &targets);
+        let left = left(retirements.as_ref().unwrap_or(&self.0.retirements));
+        let network = old.with_links(&avoided.down, &targets, &left);
         let difference = old.difference(&network);
         let mut groups = affected(self.0, &network, &difference);
         if drains.is_some() {
@@ -174,7 +200,7 @@ impl TopologyCommands<'_> {
         let Avoided { down, silent } = avoided;
         let topology = Topology { metadata: topology.metadata.clone(), network: Arc::new(network), down, silent };
         let generation = topology.metadata.generation;
-        let effect = LinksEffect { topology, bases, replans, unrecorded, drains, retirements: None };
+        let effect = LinksEffect { topology, bases, replans, unrecorded, drains, retirements };
         let effect = Effect::Links(Box::new(effect));
         Ok(Prepared::change(self.0, outcome, generation, vec![write], self.0.pools.cursors(), effect))
     }

@@ -79,7 +79,7 @@ impl Views<'_> {
     }
 
     fn node_view(&self, node: &Node) -> NodeView {
-        let retirement = self.0.retirements.get(&node.spec.base.name);
+        let retirement = self.0.retirements.get(&node.spec.base.name).filter(|of| !of.enrolled);
         node_view(node, retirement.map(|retirement| leaving::view(self.0, retirement)))
     }
 

@@ -33,7 +33,7 @@ fn receiver(host: &str) -> ProblemKey {
 }
 
 fn symptom(key: ProblemKey, causes: &[ProblemKey]) -> Symptom {
-    Symptom { evidence: format!("{} is seen", key.object), key, causes: causes.to_vec() }
+    Symptom { evidence: format!("{} is seen", key.object), key, causes: causes.to_vec(), group: None }
 }
 
 fn keys(problems: &[Problem]) -> Vec<&ProblemKey> {
@@ -62,7 +62,7 @@ fn a_problem_opens_and_closes_after_its_delays_and_is_one_through_flaps() {
     assert_eq!(open[0].began, UnixTime::from_nanos(at(60_000 + 7_200_000).nanos()));
     assert_eq!(
         health.take_changes(),
-        [Change { key: key.clone(), is_open: true, began: open[0].began, evidence: "port n1/eth1 is seen".into() }]
+        [Change { key: key.clone(), is_open: true, group: None, evidence: "port n1/eth1 is seen".into() }]
     );
 
     // A flap: the same problem, with its beginning.
@@ -205,4 +205,24 @@ fn a_name_of_a_problem_depends_on_its_code_and_object_alone() {
     assert!(ids.iter().all(|id| id.len() == 16));
     // As in every version before: operators have it in tickets.
     assert_eq!(ids[0], "608e6f8f4f70fbb5");
+}
+
+/// Catches a problem of a group that a later group of its name inherits, and with it the later one's tenant.
+#[test]
+fn a_problem_of_another_group_of_the_name_is_another_one() {
+    let mut health = Health::default();
+    let group = Subject::Group("g".to_owned());
+    let uids = ["01234567-89ab-8def-8123-456789abcdef", "11234567-89ab-8def-8123-456789abcdef"];
+    let [first, second] = uids.map(|uid| serde_json::from_str::<Uid>(&format!("\"{uid}\"")).unwrap());
+    let of = |uid| vec![Symptom { group: Some(uid), ..symptom(stalled("g"), &[]) }];
+    let opens = stalled("g").code.info().opens_after;
+    observe(&mut health, &group, of(first), T0);
+    health.handle_timeout(T0 + opens);
+    assert_eq!(health.problems()[0].group, Some(first));
+    // No clock decides: this is at the same instant.
+    observe(&mut health, &group, of(second), T0 + opens);
+    health.handle_timeout(T0 + opens * 2);
+    let seen: Vec<_> = health.take_changes().into_iter().map(|change| (change.is_open, change.group)).collect();
+    assert_eq!(seen, [(true, Some(first)), (false, Some(first)), (true, Some(second))]);
+    assert_eq!((health.problems()[0].group, health.problems()[0].count), (Some(second), 1));
 }

@@ -17,6 +17,7 @@ fn problem(code: ProblemCode, node: &str) -> Problem {
         key,
         since: at(0),
         began: wall(0),
+        group: None,
         count: 1,
         closing: false,
         evidence: vec!["seen".into()],
@@ -30,7 +31,7 @@ fn down(node: &str) -> Problem {
 }
 
 fn change(problem: &Problem) -> Change {
-    Change { key: problem.key.clone(), is_open: false, began: problem.began, evidence: String::new() }
+    Change { key: problem.key.clone(), is_open: false, group: None, evidence: String::new() }
 }
 
 /// A clock of charts that shows 10,000 when the controller's shows 0.

@@ -193,7 +193,7 @@ fn a_tree_is_kept_over_its_ports_and_extended_by_the_shortest_path() {
 #[test]
 fn no_tree_leads_over_a_broken_link_but_one_is_kept_over_it() {
     let down = std::collections::BTreeSet::from([crate::testing::endpoint("n2/e1")]);
-    let n = Network::build_around(random_graph(&[0, 1, 2], &[]), &AddressPlan::default(), &down, &[]).unwrap();
+    let n = Network::build_around(random_graph(&[0, 1, 2], &[]), &AddressPlan::default(), &down, &[], &[]).unwrap();
     assert_eq!(Tree::build(&n, tree_id(1), 0, [1, 3]), Err(3));
     assert_eq!(Tree::build(&n, tree_id(1), 0, [1]).unwrap().nodes.len(), 2);
     let ports: Vec<_> = ["n1/e0", "n2/e1"].map(crate::testing::endpoint).into();
@@ -243,7 +243,7 @@ proptest! {
         let whole = network(if is_fabric { fabric(leaves, spines, 0) } else { random_graph(&parents, &extra) });
         let links = whole.spec.links.iter().enumerate();
         let broken = links.filter(|(i, _)| down >> (i % 64) & (down >> ((i + 29) % 64)) & 1 == 1).map(|(_, link)| link.a.clone());
-        let n = whole.with_links(&broken.collect(), &[]);
+        let n = whole.with_links(&broken.collect(), &[], &[]);
         let (root, targets) = (root % n.len(), targets.iter().map(|t| t % n.len()).collect::<Vec<_>>());
         let (distance, _) = n.sound_distances(root, |_| false);
         match Tree::build(&n, tree_id(id), root, targets.iter().copied()) {

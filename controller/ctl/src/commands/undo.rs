@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use canopy_controller_api::API_VERSION;
+use canopy_controller_api::history::VersionItem;
 use hyper::Method;
 use serde_json::{Value, json};
 
@@ -68,12 +69,21 @@ impl Earlier {
             Failure::new(Exit::NotFound, format!("{shown} {what}: `canopyctl history` lists those that are kept"))
         };
         let present = versions.items.first().filter(|v| v.ended_unix_ns.is_none());
-        let mut replaced = versions.items.iter().filter(|v| v.ended_unix_ns.is_some());
-        let wanted = match to {
-            None => replaced.next().ok_or_else(|| none("has no earlier version".to_owned()))?,
-            // Of a resource that was deleted and created again, the newest of this generation.
-            Some(to) => {
-                replaced.find(|v| v.generation == to).ok_or_else(|| none(format!("has no earlier generation {to}")))?
+        let wanted = match wanted(&versions.items, to) {
+            Wanted::Found(version) => version,
+            Wanted::None => {
+                return Err(none(match to {
+                    None => "has no earlier version".to_owned(),
+                    Some(to) => format!("has no earlier generation {to}"),
+                }));
+            }
+            Wanted::OfAnother { version, tenant } => {
+                let of = version.tenant.as_deref().unwrap_or_default();
+                let text = format!(
+                    "generation {} of {shown} is of tenant {of}, in which a group of this name was before; the last one of it is tenant {tenant}'s, which does not get what {of} had: `canopyctl history` lists both, create it by hand if that is wanted",
+                    version.generation
+                );
+                return Err(Failure::new(Exit::Conflict, text));
             }
         };
         let (api_kind, path) = match kind {
@@ -92,5 +102,60 @@ impl Earlier {
             None => ("if-none-match", "*".to_owned()),
         };
         Ok(Self { name: shown, generation: wanted.generation, path, body, is_there: present.is_some(), condition })
+    }
+}
+
+/// The version that is to be put back.
+#[derive(Debug, PartialEq)]
+enum Wanted<'a> {
+    Found(&'a VersionItem),
+    None,
+    /// There is one in another tenant alone than `tenant`, in which the group is, or was last.
+    OfAnother {
+        version: &'a VersionItem,
+        tenant: &'a str,
+    },
+}
+
+/// The newest earlier version, or the newest one of generation `to`, of the tenant in which the group is, or was last: groups of other tenants may
+/// have had its name before.
+fn wanted(versions: &[VersionItem], to: Option<u64>) -> Wanted<'_> {
+    let tenant = versions.first().and_then(|last| last.tenant.as_deref());
+    let replaced = || versions.iter().filter(|v| v.ended_unix_ns.is_some() && to.is_none_or(|to| v.generation == to));
+    let own = replaced().find(|v| v.tenant.as_deref() == tenant);
+    match (own, replaced().next(), tenant) {
+        (Some(version), ..) => Wanted::Found(version),
+        (None, Some(version), Some(tenant)) => Wanted::OfAnother { version, tenant },
+        (None, ..) => Wanted::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(tenant: &str, generation: u64, ended: bool) -> VersionItem {
+        let version = json!({
+            "tenant": tenant, "uid": "01234567-89ab-8def-8123-456789abcdef", "generation": generation, "labels": {}, "spec": {},
+            "endedUnixNs": ended.then_some(1), "deleted": false
+        });
+        serde_json::from_value(version).unwrap()
+    }
+
+    /// Catches an undo by which one tenant gets what a group of another tenant was that had the name before.
+    #[test]
+    fn what_another_tenant_had_under_the_name_is_not_put_back() {
+        let versions = [version("b", 2, false), version("b", 1, true), version("a", 2, true), version("a", 1, true)];
+        assert_eq!(wanted(&versions, None), Wanted::Found(&versions[1]));
+        assert_eq!(wanted(&versions, Some(1)), Wanted::Found(&versions[1]));
+        assert_eq!(wanted(&versions, Some(2)), Wanted::OfAnother { version: &versions[2], tenant: "b" });
+        assert_eq!(wanted(&versions, Some(7)), Wanted::None);
+        // Created a moment ago: its name has no version before that is its own.
+        let created = [version("b", 1, false), version("a", 2, true)];
+        assert_eq!(wanted(&created, None), Wanted::OfAnother { version: &created[1], tenant: "b" });
+        // Deleted: it comes back where it was last.
+        assert_eq!(wanted(&versions[2..], None), Wanted::Found(&versions[2]));
+        assert_eq!(wanted(&versions[1..], Some(2)), Wanted::OfAnother { version: &versions[2], tenant: "b" });
+        assert_eq!(wanted(&[], None), Wanted::None);
     }
 }

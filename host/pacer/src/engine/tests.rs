@@ -129,6 +129,39 @@ fn a_given_rtt_stays_and_an_assumed_one_is_measured() {
     assert_eq!(engine.live()[&qpn(17)].spec.rtt, span(RTT));
 }
 
+/// Catches a source's queue pair that an operator closes and that sends at line rate until the agent reports again.
+#[test]
+fn a_queue_pair_of_the_agent_is_paced_after_an_operator_closes_it() {
+    let mut engine = engine();
+    let now = instant(1);
+    let given = Open { rtt: Some(span(RTT)), line: Some(Rate::from_bps(LINE / 2)), ..open(17, 113) };
+    engine.open(given, Origin::Registered, now).unwrap();
+    // 18 has the flow of one that the operator registered under another number.
+    engine.open(open(30, 118), Origin::Registered, now).unwrap();
+    let list = BTreeMap::from([(qpn(17), flow(113)), (qpn(18), flow(118))]);
+    assert_eq!(engine.open_of_agent(&list, now), [(qpn(18), OpenError::FlowTaken(qpn(30)))]);
+    engine.receive(reduce(50), now, now);
+    let rate = |engine: &Engine, n| engine.live().get(&qpn(n)).map(|live| (live.origin, live.command.rate.bps()));
+    assert_eq!(rate(&engine, 17), Some((Origin::Registered, LINE / 4)));
+    causes(&mut engine);
+
+    assert_eq!(engine.close_registered(qpn(17), now), Closed::Ended);
+    assert_eq!(rate(&engine, 17), Some((Origin::Agent, LINE / 4)), "it was released for a moment");
+    assert_eq!(causes(&mut engine), [(Cause::Adjust, LINE / 4)]);
+    assert_eq!(engine.live()[&qpn(17)].spec.line, Rate::from_bps(LINE), "the operator's limit is gone with it");
+    assert_eq!(engine.close_registered(qpn(17), now), Closed::OfAgent);
+    assert_eq!((rate(&engine, 17), causes(&mut engine)), (Some((Origin::Agent, LINE / 4)), vec![]));
+
+    assert_eq!(engine.close_registered(qpn(30), now), Closed::Ended);
+    assert_eq!(rate(&engine, 18), Some((Origin::Agent, LINE)));
+    assert_eq!(engine.close_registered(qpn(30), now), Closed::Unknown);
+    // What the agent has no more ends when an operator closes it.
+    engine.open(open(18, 118), Origin::Registered, now).unwrap();
+    assert_eq!(engine.open_of_agent(&BTreeMap::new(), now), []);
+    assert_eq!(engine.close_registered(qpn(18), now), Closed::Ended);
+    assert!(engine.live().is_empty());
+}
+
 /// Catches the queue pair of a source that has left, or joined again with another, and one that an operator registered and the agent changes.
 #[test]
 fn queue_pairs_of_the_agent_come_and_go_with_its_list() {

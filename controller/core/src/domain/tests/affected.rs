@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use canopy_model::drain::DrainSpec;
 use canopy_model::ids::GroupId;
+use canopy_model::retirement::RetireSpec;
 
 use super::proportion::clos;
 use super::*;
@@ -14,6 +15,7 @@ use crate::domain::change::{Effect, LinksEffect, TopologyEffect};
 use crate::domain::replan::Replanner;
 use crate::hash::mix;
 use crate::resource::{GroupState, Topology};
+use crate::retirement::{RetireStep, left};
 use crate::routes::node_base;
 use crate::testing::{fabric, host, link, random_graph};
 use crate::topology::{Difference, Network, NodeIx};
@@ -62,7 +64,7 @@ fn a_command(w: &World, dice: &mut Dice, hosts: u64) -> Command {
         if_match: None,
         create_only: false,
     };
-    match dice.below(16) {
+    match dice.below(19) {
         0..4 => receiver(&group, &host),
         4 => source(&group, &host),
         5 => leave(&group, &host),
@@ -79,6 +81,19 @@ fn a_command(w: &World, dice: &mut Dice, hosts: u64) -> Command {
             put_drain(DrainSpec { link: Some(link), ..DrainSpec::default() })
         }
         11 => Command::DeleteDrain { name: "d".into() },
+        // Nodes leave for good, and come back.
+        12 => Command::Retire {
+            node,
+            spec: RetireSpec { accept_loss: true, without_agent: true, ..RetireSpec::default() },
+        },
+        13 => match w.domain.state.retirements.values().next() {
+            Some(of) if of.reached.step == RetireStep::Revoking => {
+                Command::NodeRevoked { node: of.node.clone(), retirement: of.id }
+            }
+            Some(of) => Command::CancelRetirement { node: of.node.clone() },
+            None => Command::AdvanceRetirements,
+        },
+        14 => Command::AdvanceRetirements,
         _ => {
             let ports = w.domain.state.node(&node).unwrap().spec.base.ports.clone();
             let few = dice.below(3);
@@ -93,7 +108,9 @@ fn from_scratch(before: &Domain, after: &Domain) -> Domain {
     let mut all = before.clone();
     let t = after.state.topology.clone().unwrap();
     let (spec, plan) = (TopologySpec::clone(&t.network.spec), &before.state.addresses);
-    let network = Network::build_around(spec, plan, &t.down, &after.state.drains.targets()).unwrap();
+    let network =
+        Network::build_around(spec, plan, &t.down, &after.state.drains.targets(), &left(&after.state.retirements))
+            .unwrap();
     let replanner = Replanner::new(&before.state, &network);
     let replans = replanner.all(|_, _, e| Ok(e.to_string())).unwrap();
     let unrecorded = replanner.unrecorded(&replans);
@@ -177,7 +194,11 @@ fn every_change_of_links_gives_what_planning_from_scratch_gives() {
                 assert_eq!(is.since, asked.since, "{what}");
                 let was = &before.state.nodes[n].spec;
                 let is_other = was.base != is.spec.base || was.groups != is.spec.groups;
-                assert_eq!(applied.nodes.contains(&is.spec.base.name), is_other, "{what}: {}", is.spec.base.name);
+                let name = &is.spec.base.name;
+                // A node whose retirement takes a step is named, too.
+                if before.state.retirements.get(name) == after.state.retirements.get(name) {
+                    assert_eq!(applied.nodes.contains(name), is_other, "{what}: {name}");
+                }
             }
             assert_eq!(groups_text(after), groups_text(&scratch), "{what}");
             assert_eq!(after.state.unrecorded, scratch.state.unrecorded, "{what}");

@@ -497,3 +497,22 @@ fn receivers_that_are_waited_for_alike_or_acknowledge_at_once_are_no_problem() {
         assert_eq!(of_group(&w), []);
     }
 }
+
+/// Catches causes of an infeasible group by which its tenant reads the names of links that have nothing to do with it.
+#[test]
+fn only_dead_links_of_a_groups_own_ways_explain_that_it_has_no_tree() {
+    let mut w = World::with(fabric(4, 1, 2));
+    w.run(group("g")).unwrap();
+    let down = |node: &str| Command::PortsDown { node: node.into(), ports: ["up1".to_owned()].into() };
+    for node in ["leaf2", "leaf3", "leaf4"] {
+        w.run(down(node)).unwrap();
+    }
+    w.run(source("g", "h1-1")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    let of_group = of_group(&w);
+    assert_eq!(of_group.iter().map(|s| s.key.code).collect::<Vec<_>>(), [Code::GroupInfeasible]);
+    let objects: std::collections::BTreeSet<String> =
+        of_group[0].causes.iter().map(|key| key.object.to_string()).collect();
+    assert!(objects.len() == 1 && objects.iter().all(|object| object.contains("leaf2/up1")), "{objects:?}");
+    assert!(!of_group[0].evidence.contains("leaf3") && !of_group[0].evidence.contains("leaf4"));
+}

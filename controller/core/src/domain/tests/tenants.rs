@@ -102,6 +102,19 @@ fn quotas_hold_where_something_is_added_and_nowhere_else() {
     );
 }
 
+/// Catches a rollback that a quota refuses, because it was lowered or its room was used up since.
+#[test]
+fn what_is_put_back_is_bound_by_no_quota() {
+    let mut w = World::with(fabric(2, 2, 2));
+    limited(&mut w, 1, 1);
+    w.run(of("acme", "g")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    for command in [of("acme", "h"), receiver("g", "h2-2")] {
+        assert_eq!(w.domain.prepare(command.clone()).unwrap_err().code(), "Limit");
+        assert!(w.domain.prepare_back(command, &crate::principal::Written::default()).is_ok());
+    }
+}
+
 #[test]
 fn a_group_stays_in_its_tenant_and_keeps_it_over_a_restart() {
     let mut w = World::with(fabric(2, 2, 2));
