@@ -90,7 +90,7 @@ class Machine:
     def power_off(self):
         """Ends the machine at once, as when its power fails. Its files stay."""
         os.kill(int(self.leader), signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(60)
         self.log.close()
         self.process = self.leader = None
 
@@ -127,10 +127,10 @@ class Machine:
             # systemd-nspawn passes it on as a request to power off.
             self.process.terminate()
             try:
-                self.process.wait(40)
+                self.process.wait(120)
             except subprocess.TimeoutExpired:
                 if self.leader:
                     os.kill(int(self.leader), signal.SIGKILL)
-                self.process.wait(20)
+                self.process.wait(60)
             self.log.close()
         shutil.rmtree(self.directory)

@@ -83,7 +83,7 @@ fn is_broken(code: Code) -> bool {
 }
 
 /// Every call, each for node n1, host s1 at n1 or group g1.
-const CALLS: [&str; 12] = [
+const CALLS: [&str; 13] = [
     "watch",
     "report",
     "telemetry",
@@ -96,10 +96,11 @@ const CALLS: [&str; 12] = [
     "renew",
     "follow authorities",
     "enroll with a used token",
+    "identify a pod",
 ];
 
 /// Which of them are of which RPC.
-const RPCS: [(&str, &[&str]); 10] = [
+const RPCS: [(&str, &[&str]); 11] = [
     ("Watch", &["watch"]),
     ("Report", &["report"]),
     ("StreamTelemetry", &["telemetry"]),
@@ -110,6 +111,7 @@ const RPCS: [(&str, &[&str]); 10] = [
     ("Renew", &["renew"]),
     ("FollowAuthorities", &["follow authorities"]),
     ("Enroll", &["enroll with a used token"]),
+    ("IdentifyPod", &["identify a pod"]),
 ];
 
 async fn call(what: &str, channel: Channel, own: Option<&Credentials>) -> Code {
@@ -176,6 +178,10 @@ async fn call_with(what: &str, channel: Channel, own: Option<&Credentials>, used
             let request = pb::EnrollRequest { secret, subject, request, ..Default::default() };
             IdentityServiceClient::new(channel).enroll(request).await.map(drop)
         }
+        "identify a pod" => {
+            let request = pb::IdentifyPodRequest { kubernetes_token: "of.a.pod".into() };
+            IdentityServiceClient::new(channel).identify_pod(request).await.map(drop)
+        }
         other => panic!("{other}"),
     };
     answer.map_or_else(|status| status.code(), |()| Code::Ok)
@@ -185,7 +191,8 @@ async fn call_with(what: &str, channel: Channel, own: Option<&Credentials>, used
 #[tokio::test(flavor = "multi_thread")]
 async fn every_identity_gets_what_is_its_own_and_nothing_else() {
     use Code::{
-        AlreadyExists as Exists, NotFound as Missing, Ok as Yes, PermissionDenied as No, Unauthenticated as Who,
+        AlreadyExists as Exists, FailedPrecondition as Unset, NotFound as Missing, Ok as Yes, PermissionDenied as No,
+        Unauthenticated as Who,
     };
     let domain = Domain::start().await;
     domain.controller.apply(LAB).await.unwrap();
@@ -196,27 +203,36 @@ async fn every_identity_gets_what_is_its_own_and_nothing_else() {
     domain.registrar.enroll(&used, &"node/n3".parse().unwrap(), &own, now).unwrap();
     let expired = ago(LIFETIME + Duration::from_secs(60));
     let table = [
-        ("no certificate", None, [Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, No]),
+        ("no certificate", None, [Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, No, Who]),
+        // This controller confirms no tokens of Kubernetes.
         // s1 is a member with another QPN and without a lease, the group "none" does not exist: these are the domain's answers.
-        ("node/n1", Some(domain.made("node/n1", now)), [Yes, Yes, Yes, Exists, No, No, Missing, No, Yes, Yes, Yes, No]),
+        (
+            "node/n1",
+            Some(domain.made("node/n1", now)),
+            [Yes, Yes, Yes, Exists, No, No, Missing, No, Yes, Yes, Yes, No, Unset],
+        ),
         (
             "node/n2",
             Some(domain.made("node/n2", now)),
-            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No],
+            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No, Unset],
         ),
-        ("host/s1", Some(domain.made("host/s1", now)), [No, No, No, Exists, No, No, Missing, No, Yes, Yes, Yes, No]),
+        (
+            "host/s1",
+            Some(domain.made("host/s1", now)),
+            [No, No, No, Exists, No, No, Missing, No, Yes, Yes, Yes, No, Unset],
+        ),
         (
             "host/r1",
             Some(domain.made("host/r1", now)),
-            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No],
+            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No, Unset],
         ),
         // A host that has a node's name is not that node.
-        ("host/n1", Some(domain.made("host/n1", now)), [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No]),
-        ("node/s1", Some(domain.made("node/s1", now)), [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No]),
+        ("host/n1", Some(domain.made("host/n1", now)), [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No, Unset]),
+        ("node/s1", Some(domain.made("node/s1", now)), [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No, Unset]),
         (
             "expired node/n1",
             Some(domain.made("node/n1", expired)),
-            [Who, Who, Who, Who, Who, Who, Who, Who, Who, Yes, Who, No],
+            [Who, Who, Who, Who, Who, Who, Who, Who, Who, Yes, Who, No, Who],
         ),
     ];
     for (identity, own, wanted) in table {
