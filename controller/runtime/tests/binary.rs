@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -31,17 +32,42 @@ fn command(dir: &Path) -> Command {
     command
 }
 
+/// A controller that ends with its test: one that is left holds the output of a test that has failed open, and its runner waits for that.
+struct Running(Child);
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
 /// A started controller that reported READY=1 by sd_notify.
-fn start(dir: &Path) -> Child {
+fn start(dir: &Path) -> Running {
     ready(dir, command(dir).stderr(Stdio::null()))
 }
 
-fn ready(dir: &Path, command: &mut Command) -> Child {
+fn ready(dir: &Path, command: &mut Command) -> Running {
     let socket = dir.join("notify");
     _ = std::fs::remove_file(&socket);
     let notify = UnixDatagram::bind(&socket).unwrap();
     notify.set_read_timeout(Some(DEADLINE)).unwrap();
-    let child = command.env("NOTIFY_SOCKET", &socket).spawn().unwrap();
+    let child = Running(command.env("NOTIFY_SOCKET", &socket).spawn().unwrap());
     let mut buffer = [0; 64];
     let n = notify.recv(&mut buffer).expect("no READY=1");
     assert_eq!(&buffer[..n], b"READY=1\n");
