@@ -33,7 +33,6 @@ use canopy_model::ids::GroupId;
 use canopy_model::member::{Connection, MemberSpec};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::reach::HostReach;
-use canopy_model::retirement::CleanedUp;
 use canopy_model::silence::SilenceSpec;
 use canopy_model::status::{ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
@@ -48,7 +47,7 @@ use crate::drops::Rise;
 use crate::effect;
 use crate::error::{DomainError, RestoreError};
 use crate::fields::{FieldSelector, HostField};
-use crate::health::{ProblemKey, Symptom};
+use crate::health::Symptom;
 use crate::hmac::HmacSettings;
 use crate::limits::MAX_PAGE;
 use crate::metadata::Metadata;
@@ -57,14 +56,13 @@ use crate::principal::Written;
 use crate::quota::{Quota, Quotas};
 use crate::record::{Record, StateRecord};
 use crate::resource::Step;
-use crate::retirement::Retirement;
 use crate::secret::Secret;
 use crate::tenant::Scope;
 use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
 use crate::view::{
-    DrainView, FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, SilenceView,
-    TenantView, TopologyView, WaitedFor,
+    FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, TenantView,
+    TopologyView, WaitedFor,
 };
 
 mod affected;
@@ -95,6 +93,7 @@ mod loss_news;
 mod losses;
 mod member_commands;
 mod multicast;
+mod out_of_service;
 mod paging;
 mod path_views;
 mod recorded_rtts;
@@ -699,84 +698,6 @@ impl Domain {
     /// The network; `None` before a topology was declared.
     pub fn topology(&self) -> Option<TopologyView> {
         Views(&self.state).topology()
-    }
-
-    /// All drains, in name order.
-    pub fn drains(&self) -> Vec<DrainView> {
-        self.state.drains.all().map(|drain| drain_commands::view(&self.state, drain)).collect()
-    }
-
-    /// The drain that ends first by itself, and when.
-    pub fn next_drain_end(&self) -> Option<(UnixTime, &str)> {
-        self.state.drains.next_end()
-    }
-
-    /// True when [`Command::AdvanceRetirements`] would take a step.
-    pub fn retirement_is_due(&self) -> bool {
-        RetireCommands(&self.state).is_due()
-    }
-
-    /// Nodes that leave for good, or have left, by name.
-    pub fn retirements(&self) -> impl Iterator<Item = &Retirement> {
-        self.state.retirements.values().filter(|of| !of.enrolled)
-    }
-
-    /// That of a node.
-    pub fn retirement(&self, node: &str) -> Option<&Retirement> {
-        self.state.retirements.get(node).filter(|of| !of.enrolled)
-    }
-
-    /// Whether the report of a node's agent is of the retirement that is under way, if one is.
-    ///
-    /// # Errors
-    /// `InUse`: it is of another one.
-    pub fn check_cleaned_up(&self, node: &str, report: &CleanedUp) -> Result<(), DomainError> {
-        leaving::check_report(&self.state, node, report.retirement)
-    }
-
-    /// Notes that the agent of a node cleans up, for whichever retirement: such an agent sends no other report, which would show that it can.
-    pub fn agent_leaves(&mut self, node: &str) {
-        if let Some(retirement) = self.state.retirements.get_mut(node) {
-            retirement.agent_leaves = true;
-        }
-    }
-
-    /// Notes why the agent of a node could not remove everything. Of another retirement it is ignored.
-    pub fn clean_up_failed(&mut self, node: &str, report: CleanedUp) {
-        let retirement = self.state.retirements.get_mut(node);
-        if let Some(retirement) = retirement.filter(|of| of.id == report.retirement) {
-            retirement.failed = report.failed;
-        }
-    }
-
-    /// All silences, in name order.
-    pub fn silences(&self) -> Vec<SilenceView> {
-        self.state.silences.all().map(Into::into).collect()
-    }
-
-    /// One silence.
-    pub fn silence(&self, name: &str) -> Option<SilenceView> {
-        self.state.silences.get(name).map(Into::into)
-    }
-
-    /// The silence that is in force for a problem: of several the one that ends last.
-    pub fn silence_of(&self, problem: &ProblemKey, now: UnixTime) -> Option<SilenceView> {
-        self.state.silences.of(problem, now).map(Into::into)
-    }
-
-    /// Names of the silences whose time has passed.
-    pub fn ended_silences(&self, now: UnixTime) -> impl Iterator<Item = &str> {
-        self.state.silences.ended(now)
-    }
-
-    /// Another number whenever another problem may be silenced.
-    pub fn silences_version(&self, now: UnixTime) -> u64 {
-        self.state.silences.version(now)
-    }
-
-    /// One drain.
-    pub fn drain(&self, name: &str) -> Option<DrainView> {
-        self.state.drains.get(name).map(|drain| drain_commands::view(&self.state, drain))
     }
 
     /// Calls `visit` for every node, in arbitrary order; costs no copy of a spec.
