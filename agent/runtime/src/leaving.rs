@@ -241,7 +241,9 @@ mod tests {
 
     async fn report(worker: &mut Worker, of: impl Fn(&CleanedUp) -> bool) -> CleanedUp {
         let is_it = |s: &Option<NodeStatus>| s.as_ref().and_then(|s| s.cleaned_up.as_ref()).is_some_and(&of);
-        worker.status.wait_for(is_it).await.unwrap().clone().unwrap().cleaned_up.unwrap()
+        // An hour of the paused clock: what never comes ends the test.
+        let reported = tokio::time::timeout(Duration::from_secs(3600), worker.status.wait_for(is_it));
+        reported.await.expect("no such report").unwrap().clone().unwrap().cleaned_up.unwrap()
     }
 
     /// Catches an agent that is marked as gone before the controller knows, and one that gives up after a failure or reports it as done.
