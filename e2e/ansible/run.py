@@ -249,7 +249,7 @@ class Playbooks:
         at = lambda host: ["ip", "netns", "exec", self.f.namespace(host), self.rc]
         popen = lambda host, options, **more: subprocess.Popen([*at(host), *options, "--controller", controller], **more)
         # Its timer is so long that a busy machine causes no retransmission: each one means that a packet was lost.
-        transfer = Transfer(self.f.stack, name, megabits * seconds * 125_000, receivers, source, popen, ("--timeout", "5s"))
+        transfer = Transfer(self.f.programs, name, megabits * seconds * 125_000, receivers, source, popen, ("--timeout", "5s"))
         self.f.ctl("wait", "group", name, "--for", "ready", "--timeout", "60s")
 
         def end():

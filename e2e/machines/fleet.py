@@ -51,6 +51,9 @@ class Fleet:
         # Several runs may be under way at once.
         self.management = f"{label}-{os.getpid()}"
         self.stack, self.machines = contextlib.ExitStack(), {}
+        # Ends the programs that run in machines, before the machines. systemd stops every process for a moment before it ends them: nsenter
+        # may stop with its child then for good, and a machine does not end before someone has waited for that child.
+        self.programs = contextlib.ExitStack()
 
     def __enter__(self):
         try:
@@ -67,6 +70,7 @@ class Fleet:
         return self
 
     def __exit__(self, *_):
+        self.programs.close()
         for of in self.machines.values():
             # All at once: each takes some seconds.
             if of.process:

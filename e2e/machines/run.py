@@ -142,7 +142,7 @@ class Machines:
     def transfer(self, group, size, *sender):
         """Starts a transfer from the source to all receivers, each through the socket of its own machine."""
         self.f.group(group, pathMtu=4096)
-        return Transfer(self.f.stack, group, size, self.receivers, self.source, self.rc, sender)
+        return Transfer(self.f.programs, group, size, self.receivers, self.source, self.rc, sender)
 
     def rc(self, host, options, **more):
         """Starts canopy-rc at a host, which reaches the controller through the host's agent."""
@@ -198,7 +198,7 @@ class Machines:
         """An application that is in a group by a lease, and gets no data."""
         options = ["receive", "--lease", "--group", group, "--host", host, "--bytes", "1"]
         process = self.rc(host, options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.f.stack.callback(process.kill)
+        self.f.programs.callback(process.kill)
         until(f"{host} to join", 30, lambda: host in self.members(group))
 
     def step_memberships_of_a_host_that_loses_power_end(self):
