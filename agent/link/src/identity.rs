@@ -12,6 +12,8 @@ use canopy_identity::{
     AuthorityHash, Certificate, Credentials, CredentialsError, EnrollmentToken, FileError, PrivateKey, Subject, Trust,
 };
 use canopy_units::UnixTime;
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -20,14 +22,11 @@ use tower::service_fn;
 use crate::answer::within;
 use crate::attestation::{Attestation, Unusable};
 use crate::authorities::Authorities;
-use crate::target::{endpoint, over_tls};
+use crate::target::{endpoint, over_tls, own_stream};
 use crate::{Backoff, Random, Target, brief};
 
 /// An answer to [`reach`] comes within this: a service that starts waits for it.
 const REACHED_WITHIN: Duration = Duration::from_secs(3);
-/// Connections that may be closed before one has its reason: in TLS 1.3 the refusal of a certificate follows the handshake, and a call that comes
-/// first learns only that its connection is closed.
-const CLOSED: u32 = 5;
 /// The controller's certificates are valid from so long before they are made.
 const BACKDATED: Duration = Duration::from_secs(300);
 /// Shortest time between two renewals.
@@ -103,7 +102,7 @@ async fn enroll_with(
     let trust = Trust::Token(authority);
     let channel = endpoint.connect_with_connector_lazy(service_fn(move |_| {
         let (host, trust) = (host.clone(), trust.clone());
-        async move { over_tls(&host, port, trust, None).await }
+        async move { over_tls(&host, port, trust, None).await.map(TokioIo::new) }
     }));
     let request = pb::EnrollRequest { subject: subject.to_string(), request, ..proof };
     let answer = within(IdentityServiceClient::new(channel).enroll(request)).await?.certified.unwrap_or_default();
@@ -119,16 +118,24 @@ async fn enroll_with(
 /// # Errors
 /// Why it does not.
 pub async fn reach(target: &Target, directory: &Path) -> Result<(), IdentityError> {
-    for _ in 0..CLOSED {
-        match reach_once(target, directory).await {
-            Err(status) if status.code() == Code::Cancelled => {}
-            answer => return Ok(answer?),
-        }
+    let Err(status) = reach_once(target, directory).await else { return Ok(()) };
+    if let (Code::Cancelled | Code::Unknown, Target::Tls { host, port }) = (status.code(), target) {
+        refusal(host, *port, directory).await?;
     }
-    Err(Status::unavailable(
-        "it closes the connection after the handshake: it does not accept this certificate, which is of another authority or revoked, or it is stopping",
-    )
-    .into())
+    Err(status.into())
+}
+
+/// Why the controller closes connections. In TLS 1.3 the refusal of a certificate follows the handshake: a call that is sent before it is
+/// received fails as one on a closed connection, so nothing is sent here.
+async fn refusal(host: &str, port: u16, directory: &Path) -> Result<(), Status> {
+    let mut stream =
+        own_stream(host, port, directory.to_owned()).await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let closes = "it closes the connection after the handshake: it does not accept this certificate, which is of another authority or revoked";
+    match tokio::time::timeout(REACHED_WITHIN, stream.read(&mut [0])).await {
+        Ok(Ok(0)) => Err(Status::unavailable(format!("{closes}, or it is stopping"))),
+        Ok(Err(error)) => Err(Status::unavailable(format!("{closes}: {error}"))),
+        Ok(Ok(_)) | Err(_) => Ok(()),
+    }
 }
 
 async fn reach_once(target: &Target, directory: &Path) -> Result<(), Status> {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_identity::{ConnectError, Credentials, CredentialsError, Trust};
+use canopy_identity::{ClientStream, ConnectError, Credentials, CredentialsError, Trust};
 use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
@@ -124,11 +124,7 @@ impl Target {
                 let endpoint = endpoint(format!("http://{host}:{port}"))?;
                 Ok(endpoint.connect_with_connector_lazy(service_fn(move |_| {
                     let (host, identity) = (host.clone(), identity.clone());
-                    async move {
-                        let own = Credentials::load(&identity)?.ok_or(Unreached::NotEnrolled(identity))?;
-                        let trust = Trust::Authorities(own.authorities.clone(), own.certificate.domain.clone());
-                        over_tls(&host, port, trust, Some(&own)).await
-                    }
+                    async move { own_stream(&host, port, identity).await.map(TokioIo::new) }
                 })))
             }
         }
@@ -143,14 +139,21 @@ pub(crate) fn endpoint(uri: String) -> Result<Endpoint, tonic::transport::Error>
         .keep_alive_while_idle(true))
 }
 
+/// A connection that shows the certificate which is in this directory now.
+pub(crate) async fn own_stream(host: &str, port: u16, identity: PathBuf) -> Result<ClientStream, Unreached> {
+    let own = Credentials::load(&identity)?.ok_or(Unreached::NotEnrolled(identity))?;
+    let trust = Trust::Authorities(own.authorities.clone(), own.certificate.domain.clone());
+    over_tls(host, port, trust, Some(&own)).await
+}
+
 pub(crate) async fn over_tls(
     host: &str,
     port: u16,
     trust: Trust,
     own: Option<&Credentials>,
-) -> Result<TokioIo<canopy_identity::ClientStream>, Unreached> {
+) -> Result<ClientStream, Unreached> {
     let config = canopy_identity::client(trust, own)?;
-    Ok(TokioIo::new(canopy_identity::connect(host, port, Arc::new(config)).await?))
+    Ok(canopy_identity::connect(host, port, Arc::new(config)).await?)
 }
 
 #[cfg(test)]
