@@ -64,7 +64,7 @@ fn a_command(w: &World, dice: &mut Dice, hosts: u64) -> Command {
         if_match: None,
         create_only: false,
     };
-    match dice.below(19) {
+    match dice.below(23) {
         0..4 => receiver(&group, &host),
         4 => source(&group, &host),
         5 => leave(&group, &host),
@@ -94,6 +94,14 @@ fn a_command(w: &World, dice: &mut Dice, hosts: u64) -> Command {
             None => Command::AdvanceRetirements,
         },
         14 => Command::AdvanceRetirements,
+        15 => Command::DeleteGroup { name: group },
+        16 => super::group(&group),
+        17 => {
+            let mut spec = w.domain.topology().unwrap().spec;
+            let at = dice.below(spec.links.len() as u64) as usize;
+            spec.links[at].drained = dice.below(3) == 0;
+            topology(spec)
+        }
         _ => {
             let ports = w.domain.state.node(&node).unwrap().spec.base.ports.clone();
             let few = dice.below(3);
@@ -172,6 +180,9 @@ fn every_change_of_links_gives_what_planning_from_scratch_gives() {
         for step in 0..120 {
             if dice.below(8) == 0 {
                 w.confirm();
+            }
+            if dice.below(30) == 0 {
+                w.domain = w.restarted();
             }
             let command = a_command(&w, &mut dice, hosts);
             let what = format!("seed {seed} step {step}: {command:?}");
