@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds controller and agent of the release before this one, once, and prints the directory with them: for tests of upgrades.
-# Until there is a release tag, that release is a commit with contract 1.6.
+# Until there is a release tag, that release is a commit with contract 1.7.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-release=$(git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null || echo 28eaa521af215b9a976cf1d0b1debbcf8b238783)
+release=$(git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null || echo 6bbb684ceafff30620d4288cf989af8586cafcf8)
 commit=$(git rev-parse --verify --quiet "$release^{commit}") || {
   echo "previous-release: this checkout's history has no $release: fetch all of it (git fetch --unshallow --tags)" >&2
   exit 1

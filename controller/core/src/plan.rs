@@ -59,9 +59,7 @@ pub(crate) struct Intent<'a> {
     pub(crate) moved: u32,
     /// Of the nodes of the tree in force; `None` if they are not known, or every node starts over.
     pub(crate) epochs: Option<&'a Epochs>,
-    /// The tree leads over these ports of nodes towards the root (decisions 3.14): it is the one in force, and not over the paths of the
-    /// network.
-    pub(crate) kept: Option<&'a [Endpoint]>,
+    pub(crate) way: Way<'a>,
     /// The headend takes data (decisions 3.13).
     pub(crate) open: bool,
     /// It takes none for a while, because no receiver gets it.
@@ -72,6 +70,17 @@ pub(crate) struct Intent<'a> {
     pub(crate) deleting: bool,
     /// Agents export metrics of its branches, too.
     pub(crate) branch_metrics: bool,
+}
+
+/// What a group's tree leads over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way<'a> {
+    /// The paths of the network.
+    Paths,
+    /// The same, as earlier versions chose among them.
+    EarlierPaths,
+    /// These ports of nodes towards the root: it is the tree in force (decisions 3.14).
+    Ports(&'a [Endpoint]),
 }
 
 /// A tree and how receiver lists travel over it.
@@ -156,10 +165,11 @@ pub(crate) fn plan_group(
         }
     }
     let targets = receivers.iter().map(|r| r.node);
-    let tree = match intent.kept {
-        Some(uplinks) => Tree::keep(network, source.node, targets, uplinks)
+    let tree = match intent.way {
+        Way::Paths => Tree::build(network, intent.allocation.tree_id, source.node, targets),
+        Way::EarlierPaths => Tree::covering(network, intent.allocation.tree_id, source.node, targets),
+        Way::Ports(uplinks) => Tree::keep(network, source.node, targets, uplinks)
             .ok_or_else(|| receivers.first().map_or(source.node, |r| r.node)),
-        None => Tree::build(network, intent.allocation.tree_id, source.node, targets),
     };
     let tree = match tree {
         Ok(tree) => tree,

@@ -8,6 +8,8 @@ use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, LongHaulFormat, NodeDecl, TopologySpec};
 use canopy_units::{Octets, UnwrappedPsn};
 
+pub(crate) mod clos;
+
 pub(crate) fn endpoint(text: &str) -> Endpoint {
     Endpoint::try_from(text.to_owned()).unwrap()
 }

@@ -281,7 +281,7 @@ impl Network {
     }
 
     /// Neighbouring nodes over links that carry packets.
-    pub(crate) fn sound(&self, node: NodeIx) -> impl Iterator<Item = &Adjacent> {
+    pub(crate) fn sound(&self, node: NodeIx) -> impl Iterator<Item = &Adjacent> + Clone {
         self.adjacent(node).iter().filter(|a| !self.is_broken(a.link))
     }
 

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The replication tree of a group: shortest paths from the source's node to every receiver's node, sharing links.
 //!
-//! The tree is built from the farthest level to the root. Each level's nodes need parents one hop nearer; the smallest
-//! set of parents is a set cover, solved greedily: nodes that are already in the tree first, then always the one that
-//! covers most. Ties are broken by a hash of tree and node, so that groups spread over equal spines. Every hop is a
-//! tree node, so each branch has a known port. Linear in the links around the tree, but for the heap's logarithm.
+//! Of the neighbours that are one hop nearer to the root, a node's parent is the one with the least hash of tree, level and neighbour
+//! (rendezvous hashing). So it does not depend on who else receives: who joins adds the rest of one path, who leaves takes it away, and
+//! what fails moves only what leads over it. Nodes of a level that have the same neighbours have the same parent: in a Clos the tree is
+//! about as small as one that is made of as few nodes as possible. Every hop is a tree node, so each branch has a known port.
+//!
+//! What it costs: a search from the root to the farthest receiver, and the links of the tree's nodes.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use canopy_model::ids::{PortIndex, TreeId};
 use canopy_model::topology::Endpoint;
 
 use crate::hash::mix;
 use crate::topology::{Adjacent, Network, NodeIx};
+
+mod covering;
 
 /// A tree over a network's nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,42 +60,35 @@ impl Tree {
         root: NodeIx,
         targets: impl IntoIterator<Item = NodeIx>,
     ) -> Result<Self, NodeIx> {
-        // By node, because every node that is searched is asked for.
-        let mut is_target = vec![false; network.len()];
-        let mut missing = 0;
-        for target in targets {
-            missing += usize::from(!std::mem::replace(&mut is_target[target], true));
-        }
-        let (distance, order) = network.sound_distances(root, |level| {
-            missing -= level.iter().filter(|n| is_target[**n]).count();
-            missing == 0
-        });
-        if missing > 0 {
-            let unreached = |n: &NodeIx| is_target[*n] && distance[*n] == u32::MAX;
-            return Err((0..network.len()).find(unreached).unwrap_or(root));
-        }
-        let mut levels: Vec<Vec<NodeIx>> = Vec::new();
-        for node in order {
-            if node == root || is_target[node] {
-                let level = distance[node] as usize;
-                levels.resize_with(levels.len().max(level + 1), Vec::new);
-                levels[level].push(node);
+        let Search { distance, found } = search(network, root, targets)?;
+        let mut levels: Vec<Vec<NodeIx>> = vec![vec![root]];
+        let mut up: Vec<Option<Adjacent>> = vec![None; network.len()];
+        for target in found {
+            let mut at = target;
+            while at != root && up[at].is_none() {
+                let depth = distance[at] as usize;
+                levels.resize_with(levels.len().max(depth + 1), Vec::new);
+                levels[depth].push(at);
+                // Each node that was reached has a neighbour that was reached before.
+                let Some(parent) = parent(network, tree, &distance, at) else { return Err(target) };
+                up[at] = Some(parent);
+                at = parent.to;
             }
         }
-        let mut up: Vec<(NodeIx, Adjacent)> = Vec::new();
-        for level in (1..levels.len()).rev() {
-            let (nearer, farther) = levels.split_at_mut(level);
-            let present = &mut nearer[level - 1];
-            present.sort_unstable();
-            let chosen = cover(network, tree, &distance, &farther[0], present);
-            up.extend(chosen.iter().filter_map(|&(child, p)| Some((child, best_link(network, tree, child, p)?))));
-            let parents: BTreeSet<NodeIx> = chosen.into_iter().map(|(_, parent)| parent).collect();
-            let new: Vec<NodeIx> = parents.into_iter().filter(|p| present.binary_search(p).is_err()).collect();
-            present.extend(new);
-        }
-        up.sort_unstable_by_key(|(child, _)| *child);
-        let up = |node: NodeIx| Some(up[up.binary_search_by_key(&node, |(child, _)| *child).ok()?].1);
-        Ok(Self::arrange(network, levels, up))
+        Ok(Self::arrange(network, levels, |node| up[node]))
+    }
+
+    /// The tree that earlier versions led from `root` to all `targets`: what is known of a running group may be its digest alone.
+    ///
+    /// # Errors
+    /// A target to which no links that carry packets lead.
+    pub(crate) fn covering(
+        network: &Network,
+        tree: TreeId,
+        root: NodeIx,
+        targets: impl IntoIterator<Item = NodeIx>,
+    ) -> Result<Self, NodeIx> {
+        covering::build(network, tree, root, targets)
     }
 
     /// The tree from `root` to all `targets` over these ports of nodes towards the root, whether their links carry packets or not; a
@@ -183,68 +180,57 @@ impl Tree {
     }
 }
 
-/// A parent one hop nearer for each of `children`, from as few nodes as the greedy choice finds; nodes in `present`, which are in order,
-/// cost nothing.
-fn cover(
-    network: &Network,
-    tree: TreeId,
-    distance: &[u32],
-    children: &[NodeIx],
-    present: &[NodeIx],
-) -> Vec<(NodeIx, NodeIx)> {
-    let rank = |node: NodeIx| mix(u64::from(tree.get()), u64::from(network.id(node).get()));
-    let nearer = |child: NodeIx| {
-        let mut last = None;
-        // Rows are sorted by neighbour, so parallel links are next to each other.
-        network.sound(child).filter_map(move |a| {
-            let new = distance[a.to].checked_add(1) == Some(distance[child]) && last.replace(a.to) != Some(a.to);
-            new.then_some(a.to)
-        })
-    };
-    let mut chosen = Vec::with_capacity(children.len());
-    let mut is_open = vec![false; children.len()];
-    // Each candidate with the positions of the children that it covers.
-    let mut covers: Vec<(NodeIx, usize)> = Vec::new();
-    for (at, &child) in children.iter().enumerate() {
-        match nearer(child).filter(|p| present.binary_search(p).is_ok()).min_by_key(|&p| (rank(p), p)) {
-            Some(parent) => chosen.push((child, parent)),
-            None => {
-                is_open[at] = true;
-                covers.extend(nearer(child).map(|p| (p, at)));
-            }
-        }
-    }
-    covers.sort_unstable();
-    let candidates: Vec<&[(NodeIx, usize)]> = covers.chunk_by(|a, b| a.0 == b.0).collect();
-    let ranked = candidates.iter().enumerate().map(|(i, covered)| {
-        let candidate = covered[0].0;
-        (covered.len(), Reverse((rank(candidate), candidate, i)))
-    });
-    let mut heap: BinaryHeap<_> = ranked.collect();
-    while let Some((count, Reverse((hash, candidate, i)))) = heap.pop() {
-        let now = candidates[i].iter().filter(|(_, at)| is_open[*at]).count();
-        if now == 0 {
-            continue;
-        }
-        if now < count {
-            // Other candidates covered some of its children since; it may still be the best one later.
-            heap.push((now, Reverse((hash, candidate, i))));
-            continue;
-        }
-        for &(_, at) in candidates[i] {
-            if std::mem::take(&mut is_open[at]) {
-                chosen.push((children[at], candidate));
-            }
-        }
-    }
-    chosen
+/// What trees from a root to targets are made of.
+struct Search {
+    /// From the root, of all nodes that are as near as the farthest target.
+    distance: Vec<u32>,
+    /// The targets, nearest first.
+    found: Vec<NodeIx>,
 }
 
-/// Of parallel links, one with the largest MTU; ties are broken by hash, so that trees spread.
-fn best_link(network: &Network, tree: TreeId, child: NodeIx, parent: NodeIx) -> Option<Adjacent> {
-    let rank =
-        |a: &Adjacent| mix(u64::from(tree.get()), mix(u64::from(network.id(child).get()), u64::from(a.port.get())));
-    network.sound(child).filter(|a| a.to == parent).min_by_key(|a| (Reverse(a.mtu), rank(a), a.port)).copied()
+/// Searches from `root` until all `targets` are reached over links that carry packets.
+///
+/// # Errors
+/// A target that is not reached.
+fn search(network: &Network, root: NodeIx, targets: impl IntoIterator<Item = NodeIx>) -> Result<Search, NodeIx> {
+    // By node, because every node that is searched is asked for.
+    let mut is_target = vec![false; network.len()];
+    let mut missing = 0;
+    for target in targets {
+        missing += usize::from(!std::mem::replace(&mut is_target[target], true));
+    }
+    let (distance, order) = network.sound_distances(root, |level| {
+        missing -= level.iter().filter(|n| is_target[**n]).count();
+        missing == 0
+    });
+    if missing > 0 {
+        let unreached = |n: &NodeIx| is_target[*n] && distance[*n] == u32::MAX;
+        return Err((0..network.len()).find(unreached).unwrap_or(root));
+    }
+    Ok(Search { distance, found: order.into_iter().filter(|node| is_target[*node]).collect() })
+}
+
+/// The link to the parent of `child`, which is at this distance.
+fn parent(network: &Network, tree: TreeId, distance: &[u32], child: NodeIx) -> Option<Adjacent> {
+    let level = distance[child].checked_sub(1)?;
+    let nearer = network.sound(child).filter(|a| distance[a.to] == level);
+    nearer.min_by_key(|a| preference(network, tree, level, child, a)).copied()
+}
+
+/// Of links from `child` to neighbours at `level`, a tree leads over the one with the least of these. Of parallel links that is one with
+/// the largest MTU; ties are broken by hash, so that trees spread.
+pub(crate) fn preference(
+    network: &Network,
+    tree: TreeId,
+    level: u32,
+    child: NodeIx,
+    a: &Adjacent,
+) -> (u64, Reverse<u32>, u64, PortIndex) {
+    let of = |node| u64::from(network.id(node).get());
+    let of_tree = u64::from(tree.get());
+    // Different neighbours have different hashes: `mix` is one to one.
+    let neighbour = mix(mix(of_tree, u64::from(level)), of(a.to));
+    (neighbour, Reverse(a.mtu), mix(of_tree, mix(of(child), u64::from(a.port.get()))), a.port)
 }
 
 #[cfg(test)]

@@ -24,5 +24,5 @@ it("an end has what was not put back", () => {
 });
 
 it("principals have the names that canopyctl gives them", () => {
-  expect([{ kind: "operator", name: "alice", uid: 1000 }, { kind: "operator", uid: 7, via: "ui" }, { kind: "operator", name: "alice", token: "ci" }, { kind: "operator", uid: 1000 }, { kind: "operator" }, { kind: "host", name: "r1" }, { kind: "host", name: "r1", uid: 1000 }, { kind: "controller" }].map(principal)).toEqual(["alice", "uid 7 (UI)", "alice (token ci)", "uid 1000", "an operator", "host r1", "uid 1000 of host r1", "the controller"]);
+  expect([{ kind: "operator", name: "alice", uid: 1000 }, { kind: "operator", uid: 7, via: "ui" }, { kind: "operator", name: "alice", token: "ci" }, { kind: "operator", uid: 1000 }, { kind: "operator" }, { kind: "host", name: "r1" }, { kind: "host", name: "r1", uid: 1000 }, { kind: "host", name: "r1", account: "train/worker" }, { kind: "controller" }].map(principal)).toEqual(["alice", "uid 7 (UI)", "alice (token ci)", "uid 1000", "an operator", "host r1", "uid 1000 of host r1", "train/worker of host r1", "the controller"]);
 });

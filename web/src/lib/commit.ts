@@ -32,11 +32,14 @@ export function ending(commit: Commit): string {
 }
 
 /** A principal as `canopyctl` names it. */
-export function principal(of: { kind: string; name?: string; uid?: number | null; via?: string | null; token?: string | null } | null | undefined): string {
+export function principal(
+  of: { kind: string; name?: string; uid?: number | null; via?: string | null; token?: string | null; account?: string | null } | null | undefined,
+): string {
   if (!of) return "unknown";
   if (of.kind === "controller") return "the controller";
   const uid = of.uid === null || of.uid === undefined ? undefined : `uid ${of.uid}`;
-  if (of.kind === "host") return `${uid ? `${uid} of ` : ""}host ${of.name ?? ""}`;
+  const user = of.account ?? uid;
+  if (of.kind === "host") return `${user ? `${user} of ` : ""}host ${of.name ?? ""}`;
   const name = of.name || (uid ?? "an operator");
   if (of.token) return `${name} (token ${of.token})`;
   return of.via === "ui" ? `${name} (UI)` : name;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Groups that another use of links concerns: all others have the same trees over both states of the network.
 //!
-//! A tree follows from the shortest paths from its root to its receivers' nodes. A link that is lost and that the tree does not lead over was
-//! on such a path or not; the choice among the others is the same without it. A link that is gained changes the choice only if it is on a
-//! shortest path from the root to a node of the tree, and then the root is nearer to one of its ends, and that node to the other.
+//! A node's parent in a tree is chosen among its neighbours that are one hop nearer to the root. What the tree does not lead over can be
+//! lost without another choice. A link that is gained is a choice for the node at its far end alone, if that node is as far from the root as
+//! before; if it is nearer now, for every node that has a shortest path over the link.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,24 +12,41 @@ use canopy_model::ids::GroupId;
 use super::state::State;
 use crate::resource::Group;
 use crate::topology::{Difference, Network, NodeIx};
+use crate::tree::{Tree, preference};
 
-/// Hop counts from a node to all others.
+/// Hop counts to all nodes.
 type Distances = Vec<u32>;
 
+/// Of one end of a link that is gained.
+struct End<'a> {
+    node: NodeIx,
+    /// Hop counts over the network with the link.
+    now: &'a [u32],
+    /// Hop counts over the network before.
+    before: &'a [u32],
+}
+
 /// The groups that have to be planned over `new` as it differs from the present network. What this costs: these groups, and for each link
-/// that is gained a search from both ends and those groups with a node on that side of it where there are fewer nodes.
-pub(super) fn affected(state: &State, new: &Network, difference: &Difference) -> BTreeSet<GroupId> {
+/// that is gained two searches from both ends and those groups with a node on that side of it where there are fewer nodes.
+pub(super) fn affected(state: &State, old: &Network, new: &Network, difference: &Difference) -> BTreeSet<GroupId> {
     let trees = state.groups.trees();
     let mut found: BTreeSet<GroupId> = trees.unsettled().collect();
     found.extend(difference.lost.iter().flat_map(|link| trees.over(*link)));
-    let mut distances: BTreeMap<NodeIx, Distances> = BTreeMap::new();
-    for ends in difference.gained.iter().filter_map(|link| new.ends(*link)) {
+    let search = |network: &Network, from| network.sound_distances(from, |_| false).0;
+    let mut distances: BTreeMap<NodeIx, [Distances; 2]> = BTreeMap::new();
+    for (link, ends) in difference.gained.iter().filter_map(|link| Some((*link, new.ends(*link)?))) {
         for end in ends {
-            distances.entry(end).or_insert_with(|| new.sound_distances(end, |_| false).0);
+            distances.entry(end).or_insert_with(|| [search(new, end), search(old, end)]);
         }
-        let of_ends = ends.map(|end| distances[&end].as_slice());
-        for id in beside(state, of_ends) {
-            if !found.contains(&id) && state.groups.by_id(id).is_some_and(|group| is_on_the_way(group, of_ends)) {
+        let [a, b] = ends.map(|node| {
+            let [now, before] = &distances[&node];
+            End { node, now, before }
+        });
+        for id in beside(state, [a.now, b.now]) {
+            if !found.contains(&id)
+                && let Some(group) = state.groups.by_id(id)
+                && (is_chosen(state, new, group, link, &a, &b) || is_chosen(state, new, group, link, &b, &a))
+            {
                 found.insert(id);
             }
         }
@@ -46,18 +63,37 @@ fn beside(state: &State, [a, b]: [&[u32]; 2]) -> BTreeSet<GroupId> {
     smaller.iter().flat_map(|node| state.nodes[*node].spec.groups.keys().copied()).collect()
 }
 
-/// Whether a link with these distances from its ends is on a shortest path from the root of the group's tree to a node of it.
-fn is_on_the_way(group: &Group, [a, b]: [&[u32]; 2]) -> bool {
-    let Some(plan) = group.plan() else { return false };
-    let root = plan.tree.nodes[0].node;
-    let mut depths: Vec<u32> = Vec::with_capacity(plan.tree.nodes.len());
-    for t in &plan.tree.nodes {
-        let depth = t.parent.map_or(0, |up| depths[up.position] + 1);
-        depths.push(depth);
-        let over = |near: &[u32], far: &[u32]| near[root].saturating_add(1).saturating_add(far[t.node]) <= depth;
-        if over(a, b) || over(b, a) {
-            return true;
-        }
+/// Whether the group's tree may lead over a link that is gained, from the end `near` to the end `far`.
+fn is_chosen(state: &State, network: &Network, group: &Group, link: usize, near: &End<'_>, far: &End<'_>) -> bool {
+    let Some(tree) = group.plan().map(|plan| &plan.tree) else { return false };
+    let root = tree.nodes[0].node;
+    let level = near.now[root];
+    if level.checked_add(1) != Some(far.now[root]) {
+        return false;
     }
-    false
+    if far.before[root] == far.now[root] {
+        return is_preferred(state, network, group, (link, level), far.node);
+    }
+    // On a shortest path to a node of the tree.
+    depths(tree).zip(&tree.nodes).any(|(depth, t)| far.now[root].saturating_add(far.now[t.node]) <= depth)
+}
+
+/// Whether `child` is in the group's tree and would rather have its parent over this link, which is so many hops from the root, than where
+/// it has it.
+fn is_preferred(state: &State, network: &Network, group: &Group, of: (usize, u32), child: NodeIx) -> bool {
+    let Some(program) = state.nodes[child].spec.groups.get(&group.allocation.group_id) else { return false };
+    let (link, level) = of;
+    let mut ways = network.sound(child);
+    let preference = |a| preference(network, group.allocation.tree_id, level, child, a);
+    let present = ways.clone().find(|a| a.port == program.upstream.port).map(preference);
+    ways.any(|a| a.link == link && present.is_none_or(|present| preference(a) < present))
+}
+
+/// How many hops each node of a tree is from its root, in the tree's order.
+fn depths(tree: &Tree) -> impl Iterator<Item = u32> {
+    let mut depths: Vec<u32> = Vec::with_capacity(tree.nodes.len());
+    for t in &tree.nodes {
+        depths.push(t.parent.map_or(0, |up| depths[up.position] + 1));
+    }
+    depths.into_iter()
 }

@@ -13,7 +13,7 @@ use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::metadata::{BRANCHES, METRICS_LABEL};
-use crate::plan::{Intent, Planned, plan_group};
+use crate::plan::{Intent, Planned, Way, plan_group};
 use crate::record::{GroupRecord, Record, TreeRecord};
 use crate::resource::{Behind, Group, GroupState, Step};
 
@@ -155,7 +155,7 @@ pub(super) type Settled = (GroupState, Vec<GroupProgram>);
 pub(super) fn plan(state: &State, group: &mut Group) -> Result<Settled, DomainError> {
     if let Some(behind) = group.behind.clone() {
         if let Some((settled, step)) = plan_behind(state, group, behind.step)? {
-            group.behind = Some(Behind { step });
+            group.behind = step.map(|step| Behind { step });
             return Ok(settled);
         }
         group.behind = None;
@@ -184,19 +184,22 @@ pub(super) fn is_back(group: &Group, planned: &Planned) -> bool {
     matches!((&group.state, planned), (GroupState::Infeasible(_), Planned::Live(..)))
 }
 
-/// The plan of a group that stays behind, and its step; `None` if it cannot.
-fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(Settled, Step)>, DomainError> {
+/// The plan of a group that was behind, and its step; no step if its tree is the wanted one by now, `None` if it cannot stay behind.
+fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(Settled, Option<Step>)>, DomainError> {
     let (Some(network), Some(plan)) = (state.network(), group.plan()) else { return Ok(None) };
     let kept = plan.tree.uplinks(network);
     let wanted = changed(state, group);
-    let present = plan_group(state.common(), Some(network), Intent { kept: Some(&kept), ..wanted });
+    let present = plan_group(state.common(), Some(network), Intent { way: Way::Ports(&kept), ..wanted });
     let Ok(Planned::Live(plan, programs)) = present else { return Ok(None) };
+    let next = plan_group(state.common(), Some(network), Intent { before: None, ..wanted });
     if matches!(step, Step::GivenUp(_)) {
-        return Ok(Some(((GroupState::Live(plan), programs), step)));
+        let is_there =
+            matches!(&next, Ok(Planned::Live(next, wanted)) if next.tree == plan.tree && *wanted == programs);
+        return Ok(Some(((GroupState::Live(plan), programs), Some(step).filter(|_| !is_there))));
     }
     let since = group.making().map_or(state.revision + 1, |making| making.since);
-    let (step, programs) = match plan_group(state.common(), Some(network), Intent { before: None, ..wanted })? {
-        Planned::NoWay(reason) => (Step::NoWay(reason), programs),
+    let (step, programs) = match next? {
+        Planned::NoWay(reason) => (Some(Step::NoWay(reason)), programs),
         next => match stage(network, group, since, (&plan, programs), &next) {
             Some(staged) => staged,
             None => return Ok(None),
@@ -224,7 +227,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         before: group.plan(),
         moved: group.moved,
         epochs: group.plan().map(|plan| &*plan.epochs),
-        kept: None,
+        way: Way::Paths,
         open: group.is_open(),
         held: group.is_held(),
         failed: group.failed.as_deref(),

@@ -15,7 +15,7 @@ use super::state::State;
 use super::unrecorded::Unrecorded;
 use crate::epochs::Epochs;
 use crate::error::DomainError;
-use crate::plan::{GroupPlan, Intent, Planned, plan_group};
+use crate::plan::{GroupPlan, Intent, Planned, Way, plan_group};
 use crate::record::TreeRecord;
 use crate::resource::{Behind, Group, GroupState, Step};
 use crate::topology::Network;
@@ -24,7 +24,7 @@ use crate::tree::TreeNode;
 /// The tree that was in force when a controller ended.
 pub(super) enum InForce {
     Tree(TreeRecord),
-    /// A tree over the links of the topology's record, with this digest.
+    /// A tree over the links of the topology's record, with this digest, of this version or of an earlier one.
     Digest(u64),
 }
 
@@ -131,18 +131,12 @@ impl<'a> Replanner<'a> {
     /// The first step of the group's move to `next`; `None` if it must move at once.
     fn in_two_steps(&self, name: &str, known: Intent<'_>, group: &Group, next: &Planned) -> Option<Replan> {
         let (plan, present) = self.in_force(name, known, group)?;
-        let (behind, programs) = match next {
-            Planned::NoWay(reason) => (Some(Behind { step: Step::NoWay(reason.clone()) }), present),
-            Planned::Live(_, wanted) => {
-                let (step, programs) = stage(self.network, group, self.state.revision + 1, (&plan, present), next)?;
-                let is_there = match &step {
-                    Step::Making(m) => m.added.is_empty() && m.leaving.is_empty() && programs == *wanted,
-                    Step::GivenUp(_) | Step::NoWay(_) => false,
-                };
-                ((!is_there).then_some(Behind { step }), programs)
-            }
+        let (step, programs) = match next {
+            Planned::NoWay(reason) => (Some(Step::NoWay(reason.clone())), present),
+            Planned::Live(..) => stage(self.network, group, self.state.revision + 1, (&plan, present), next)?,
             Planned::Waiting(_) | Planned::Failed(_) => return None,
         };
+        let behind = step.map(|step| Behind { step });
         Some(Replan { name: name.to_owned(), epoch: group.epoch, state: GroupState::Live(plan), behind, programs })
     }
 
@@ -151,7 +145,10 @@ impl<'a> Replanner<'a> {
     fn in_force(&self, name: &str, known: Intent<'_>, group: &Group) -> Option<(GroupPlan, Vec<GroupProgram>)> {
         match self.recorded.get(name) {
             Some(InForce::Tree(tree)) => return self.kept(self.network, known, &tree.uplinks),
-            Some(InForce::Digest(_)) => return None,
+            Some(InForce::Digest(digest)) => {
+                let earlier = self.over(self.network, known, Way::EarlierPaths)?;
+                return Some(earlier).filter(|(plan, _)| plan.tree.digest(self.network) == *digest);
+            }
             None => {}
         }
         let old = &*self.state.topology.as_ref()?.network;
@@ -174,8 +171,12 @@ impl<'a> Replanner<'a> {
         known: Intent<'_>,
         uplinks: &[Endpoint],
     ) -> Option<(GroupPlan, Vec<GroupProgram>)> {
-        let intent = Intent { kept: Some(uplinks), ..known };
-        match plan_group(self.state.common(), Some(network), intent) {
+        self.over(network, known, Way::Ports(uplinks))
+    }
+
+    /// The group's plan over such a way, if there is a tree.
+    fn over(&self, network: &Network, known: Intent<'_>, way: Way<'_>) -> Option<(GroupPlan, Vec<GroupProgram>)> {
+        match plan_group(self.state.common(), Some(network), Intent { way, ..known }) {
             Ok(Planned::Live(plan, programs)) => Some((plan, programs)),
             _ => None,
         }

@@ -31,17 +31,20 @@ pub struct Move {
     pub is_made: bool,
 }
 
-/// The first step of a move from the plan in force to `next`, with the programs in the order of [`Group::nodes`]; `None` if the group
-/// must move at once, because the tree in force is broken or the two do not go together. It is begun at revision `since`, unless it is
-/// under way already.
+/// The first step of a move from the plan in force to `next`, with the programs in the order of [`Group::nodes`]; no step if there is
+/// nothing to move. `None` if the group must move at once, because the tree in force is broken or the two do not go together. It is begun at
+/// revision `since`, unless it is under way already.
 pub(super) fn stage(
     network: &Network,
     group: &Group,
     since: u64,
     (present, mut programs): (&GroupPlan, Vec<GroupProgram>),
     next: &Planned,
-) -> Option<(Step, Vec<GroupProgram>)> {
+) -> Option<(Option<Step>, Vec<GroupProgram>)> {
     let Planned::Live(next, next_programs) = next else { return None };
+    if next.tree == present.tree && programs == *next_programs {
+        return Some((None, programs));
+    }
     let is_whole = present.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
     let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
         && next.encoding.provisioned_edges == present.encoding.provisioned_edges;
@@ -53,7 +56,9 @@ pub(super) fn stage(
     let uplinks = next.tree.uplinks(network);
     let since = match group.behind.as_ref().map(|behind| &behind.step) {
         // What changed elsewhere gives no node more time, nor another try.
-        Some(step @ Step::GivenUp(given_up)) if given_up.next == uplinks => return Some((step.clone(), programs)),
+        Some(step @ Step::GivenUp(given_up)) if given_up.next == uplinks => {
+            return Some((Some(step.clone()), programs));
+        }
         Some(Step::Making(making)) if making.next == uplinks => making.since,
         _ => since,
     };
@@ -69,7 +74,7 @@ pub(super) fn stage(
         }
         leaving.remove(&t.node);
     }
-    Some((Step::Making(Making { since, added, leaving, next: uplinks }), programs))
+    Some((Some(Step::Making(Making { since, added, leaving, next: uplinks })), programs))
 }
 
 /// See [`super::Domain::moving`].

@@ -182,7 +182,7 @@ impl TopologyCommands<'_> {
         let left = left(retirements.as_ref().unwrap_or(&self.0.retirements));
         let network = old.with_links(&avoided.down, &targets, &left);
         let difference = old.difference(&network);
-        let mut groups = affected(self.0, &network, &difference);
+        let mut groups = affected(self.0, old, &network, &difference);
         if drains.is_some() {
             // Those whose trees stay on drained links, for operators to see.
             let drained = targets.into_iter().flat_map(|target| network.links_of(target));

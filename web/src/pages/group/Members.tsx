@@ -6,6 +6,7 @@ import { useMemo, useState } from "react";
 import { api, data } from "../../api/client";
 import * as queries from "../../api/queries";
 import type { Group, Member } from "../../api/types";
+import { principal } from "../../lib/commit";
 import { quoted } from "../../lib/drain";
 import { Mono } from "../../ui/Command";
 import { Empty, Loaded } from "../../ui/Page";
@@ -41,6 +42,7 @@ const COLUMNS: readonly Column<Member>[] = [
   { name: "State", width: "minmax(5rem, 1fr)", cell: (m) => (m.status.ended ? "session ended" : m.status.late ? "late" : "in time"), sort: (m) => Number(m.status.late) },
   { name: "QPN", width: "6rem", right: true, wide: true, cell: (m) => <Mono>{m.spec.qpn}</Mono> },
   { name: "Address", width: "minmax(9rem, 1.5fr)", wide: true, cell: (m) => <Mono>{m.status.address}</Mono> },
+  { name: "Joined by", width: "minmax(8rem, 1fr)", wide: true, cell: (m) => principal(m.metadata.writtenBy) },
   { name: "Receiver list", width: "7rem", wide: true, cell: (m) => m.status.encoding ?? "–" },
 ];
 

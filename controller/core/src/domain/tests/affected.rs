@@ -9,7 +9,6 @@ use canopy_model::drain::DrainSpec;
 use canopy_model::ids::GroupId;
 use canopy_model::retirement::RetireSpec;
 
-use super::proportion::clos;
 use super::*;
 use crate::domain::change::{Effect, LinksEffect, TopologyEffect};
 use crate::domain::replan::Replanner;
@@ -17,6 +16,7 @@ use crate::hash::mix;
 use crate::resource::{GroupState, Topology};
 use crate::retirement::{RetireStep, left};
 use crate::routes::node_base;
+use crate::testing::clos::clos;
 use crate::testing::{fabric, host, link, random_graph};
 use crate::topology::{Difference, Network, NodeIx};
 
@@ -64,7 +64,7 @@ fn a_command(w: &World, dice: &mut Dice, hosts: u64) -> Command {
         if_match: None,
         create_only: false,
     };
-    match dice.below(19) {
+    match dice.below(23) {
         0..4 => receiver(&group, &host),
         4 => source(&group, &host),
         5 => leave(&group, &host),
@@ -94,6 +94,14 @@ fn a_command(w: &World, dice: &mut Dice, hosts: u64) -> Command {
             None => Command::AdvanceRetirements,
         },
         14 => Command::AdvanceRetirements,
+        15 => Command::DeleteGroup { name: group },
+        16 => super::group(&group),
+        17 => {
+            let mut spec = w.domain.topology().unwrap().spec;
+            let at = dice.below(spec.links.len() as u64) as usize;
+            spec.links[at].drained = dice.below(3) == 0;
+            topology(spec)
+        }
         _ => {
             let ports = w.domain.state.node(&node).unwrap().spec.base.ports.clone();
             let few = dice.below(3);
@@ -172,6 +180,9 @@ fn every_change_of_links_gives_what_planning_from_scratch_gives() {
         for step in 0..120 {
             if dice.below(8) == 0 {
                 w.confirm();
+            }
+            if dice.below(30) == 0 {
+                w.domain = w.restarted();
             }
             let command = a_command(&w, &mut dice, hosts);
             let what = format!("seed {seed} step {step}: {command:?}");
@@ -272,4 +283,36 @@ fn a_link_of_one_pod_concerns_its_groups_and_few_nodes() {
     assert_eq!((core_down.0, core_up.0), (0, 0), "no group of one pod leads over a core");
     assert_eq!((unused_down.0, unused_up.0), (0, 0));
     assert!(core_down.1 < 100 && core_up.1 < 100, "{counted:?}");
+}
+
+/// Catches that all groups behind an edge are planned because it has one uplink more: of equal ways, each tree has its own.
+#[test]
+fn an_uplink_that_comes_back_concerns_the_groups_that_would_rather_use_it() {
+    let mut w = World::with(clos());
+    w.run(ports_down("edge3-1", &["up1"])).unwrap();
+    let names: Vec<String> = (0..64).map(|i| format!("g{i}")).collect();
+    let receivers_of = (3 * 32 + 1) * 4;
+    for name in &names {
+        w.run(group(name)).unwrap();
+        w.run(source(name, "h0")).unwrap();
+        w.run(receiver(name, &format!("h{receivers_of}"))).unwrap();
+    }
+    w.confirm();
+    let uses = |d: &Domain| {
+        let spec = d.node_spec("edge3-1").unwrap();
+        let up1 = spec.base.ports.iter().find(|port| port.name == "up1").unwrap().index;
+        spec.groups.values().filter(|p| p.upstream.port == up1).count()
+    };
+    assert_eq!(uses(&w.domain), 0);
+    let command = ports_down("edge3-1", &[]);
+    let prepared = w.domain.prepare(command.clone()).unwrap();
+    let planned = effect(&prepared).unwrap().replans.len();
+    w.run(command).unwrap();
+    w.confirm();
+    for group in w.domain.all_moving() {
+        w.run(Command::FinishMove { group }).unwrap();
+    }
+    println!("{planned} of {} groups behind the edge are planned", names.len());
+    assert!((4..40).contains(&planned), "a quarter of 64 is expected: {planned}");
+    assert_eq!(uses(&w.domain), planned, "each of them uses it");
 }

@@ -18,9 +18,9 @@ use crate::testing::{branch_sample, fabric, group_sample};
 const SECOND: u64 = 1000;
 const MS: u64 = 1_000_000;
 /// Nodes from the source on, with the ports that lead to the next one and back.
-const NODES: [&str; 3] = ["leaf1", "spine1", "leaf2"];
-const DOWN: [&str; 3] = ["up1", "down2", ""];
-const UP: [&str; 3] = ["", "down1", "up1"];
+const NODES: [&str; 3] = ["leaf1", "spine2", "leaf2"];
+const DOWN: [&str; 3] = ["up2", "down2", ""];
+const UP: [&str; 3] = ["", "down1", "up2"];
 
 /// What a node's programs count of `g`.
 #[derive(Clone, Copy, Default)]
@@ -132,7 +132,7 @@ impl Bed {
             news: Vec::new(),
             dead: Vec::new(),
         };
-        assert_eq!(bed.parent_of("leaf2"), "spine1");
+        assert_eq!(bed.parent_of("leaf2"), "spine2");
         bed.run(5 * SECOND);
         bed
     }
@@ -150,7 +150,7 @@ impl Bed {
         bed
     }
 
-    /// The link out of spine1 counts as dead within so many milliseconds.
+    /// The link out of spine2 counts as dead within so many milliseconds.
     #[track_caller]
     fn leaves_within(&mut self, most: u64) {
         let from = self.now;
@@ -158,7 +158,7 @@ impl Bed {
             self.run(10);
             assert!(self.now - from <= most, "phases {:?}", self.phases);
         }
-        assert_eq!(self.dead[0].1, "spine1");
+        assert_eq!(self.dead[0].1, "spine2");
     }
 
     fn parent_of(&self, node: &str) -> String {
@@ -302,10 +302,10 @@ impl Bed {
         assert_eq!(self.dead, []);
     }
 
-    /// When the first news came, in milliseconds from `from`, and that it names the link out of spine1.
+    /// When the first news came, in milliseconds from `from`, and that it names the link out of spine2.
     fn named(&self, from: u64) -> bool {
         let [news] = self.news.as_slice() else { panic!("after {} ms: {:?}", self.now - from, self.news) };
-        assert_eq!((news.link.as_str(), news.is_lossy), ("leaf2/up1--spine1/down2", true), "{}", news.detail);
+        assert_eq!((news.link.as_str(), news.is_lossy), ("leaf2/up2--spine2/down2", true), "{}", news.detail);
         news.groups == ["g"]
     }
 }
@@ -330,7 +330,7 @@ fn a_link_that_loses_nothing_is_never_named() {
             samples += 3 * (10 + pause / SECOND);
         }
         bed.quiet();
-        let (packets, lost) = bed.measured("spine1", "down2");
+        let (packets, lost) = bed.measured("spine2", "down2");
         assert!(packets > 1000 && lost * 200 < packets, "seed {seed}: {lost} of {packets}");
     }
     println!("{samples} samples");
@@ -348,7 +348,7 @@ fn five_of_a_hundred_are_named_within_ten_seconds_and_no_other_link_is() {
         let from = bed.now;
         while bed.news.is_empty() {
             bed.run(100);
-            assert!(bed.now - from < 10 * SECOND, "seed {seed}: {:?}", bed.measured("spine1", "down2"));
+            assert!(bed.now - from < 10 * SECOND, "seed {seed}: {:?}", bed.measured("spine2", "down2"));
         }
         println!("seed {seed}: {} ms, {}", bed.now - from, bed.news[0].detail);
         assert!(bed.named(from));
@@ -372,10 +372,10 @@ fn a_link_behind_a_lossy_one_is_not_lossy_and_one_that_is_is_found_behind_it() {
         bed.loss[1] = 50;
         bed.run(60 * SECOND);
         let links: Vec<&str> = bed.news.iter().map(|n| n.link.as_str()).collect();
-        assert_eq!(links, ["leaf1/up1--spine1/down1"], "seed {seed}");
+        assert_eq!(links, ["leaf1/up2--spine2/down1"], "seed {seed}");
         bed.loss[2] = 50;
         bed.run(12 * SECOND);
-        assert_eq!(bed.news.len(), 2, "seed {seed}: {:?}", bed.measured("spine1", "down2"));
+        assert_eq!(bed.news.len(), 2, "seed {seed}: {:?}", bed.measured("spine2", "down2"));
         assert_eq!(bed.dead, []);
     }
 }
@@ -391,10 +391,10 @@ fn losses_further_up_that_come_and_go_are_not_counted_behind_them() {
             let lasts = 500 + bed.chance.below(2000);
             bed.run(lasts);
         }
-        let (packets, lost) = bed.measured("spine1", "down2");
+        let (packets, lost) = bed.measured("spine2", "down2");
         println!("seed {seed}: {lost} of {packets}");
         (all, missing) = (all + packets, missing + lost);
-        assert!(bed.news.iter().all(|n| n.link == "leaf1/up1--spine1/down1"), "{:?}", bed.news);
+        assert!(bed.news.iter().all(|n| n.link == "leaf1/up2--spine2/down1"), "{:?}", bed.news);
         assert_eq!(bed.dead, []);
     }
     assert!(missing * 5000 < all, "{missing} of {all}");
@@ -418,7 +418,7 @@ fn what_the_parents_queue_drops_is_no_fault_of_the_link() {
         bed.queue_loss[1] = 100;
         bed.run(60 * SECOND);
         bed.quiet();
-        let (packets, lost) = bed.measured("spine1", "down2");
+        let (packets, lost) = bed.measured("spine2", "down2");
         assert!(lost > 1000, "it is seen, and explained: {lost} of {packets}");
         // More than it dropped.
         bed.loss[2] = 100;
@@ -454,11 +454,11 @@ fn data_of_which_nothing_arrives_is_found_within_two_and_a_half_seconds_and_only
             bed.run(10);
             assert!(bed.now - from <= 2500, "seed {seed}");
         }
-        assert_eq!((bed.dead[0].1.as_str(), bed.dead.len()), ("spine1", 1));
-        let detail = bed.w.domain.withholds("spine1", "down2").unwrap().to_owned();
+        assert_eq!((bed.dead[0].1.as_str(), bed.dead.len()), ("spine2", 1));
+        let detail = bed.w.domain.withholds("spine2", "down2").unwrap().to_owned();
         assert!(detail.contains("loses every packet of data") && detail.contains("group g"), "{detail}");
-        bed.lead_around("spine1");
-        assert_eq!(bed.parent_of("leaf2"), "spine2", "the tree leaves it");
+        bed.lead_around("spine2");
+        assert_eq!(bed.parent_of("leaf2"), "spine1", "the tree leaves it");
     }
     // A link that loses everything is for the agents to find.
     for seed in 0..20 {
@@ -511,19 +511,19 @@ fn a_link_without_data_is_tried_again_after_a_time_that_doubles() {
         while bed.dead.is_empty() {
             bed.run(100);
         }
-        bed.lead_around("spine1");
+        bed.lead_around("spine2");
         let from = bed.now;
         // The tree is elsewhere: nothing that these nodes count is of this link.
         bed.rate = 0;
         bed.run(10 * SECOND);
-        while !bed.settle("spine1") {
+        while !bed.settle("spine2") {
             bed.run(SECOND);
         }
         waits.push((bed.now - from) / SECOND);
-        let is_tried_again = |port| bed.w.domain.is_tried_again("spine1", port, instant(bed.now * MS));
+        let is_tried_again = |port| bed.w.domain.is_tried_again("spine2", port, instant(bed.now * MS));
         assert!(is_tried_again("down2") && !is_tried_again("down1"));
         // Back again.
-        assert_eq!(bed.parent_of("leaf2"), "spine1");
+        assert_eq!(bed.parent_of("leaf2"), "spine2");
         bed.rate = 10;
     }
     println!("tried again after {waits:?} s");
@@ -537,7 +537,7 @@ fn a_link_without_data_is_tried_again_after_a_time_that_doubles() {
     bed.quiet();
     bed.loss[2] = 1000;
     bed.run(3 * SECOND);
-    assert!(bed.w.domain.withholds("spine1", "down2").unwrap().contains("in 60 s"));
+    assert!(bed.w.domain.withholds("spine2", "down2").unwrap().contains("in 60 s"));
 }
 
 /// A node that lost its state, an agent that was restarted, another epoch, a sample of a former one, counters of another version.
@@ -591,7 +591,7 @@ fn a_single_incident_is_no_rate() {
         bed.loss[2] = 0;
         bed.run(60 * SECOND);
         bed.quiet();
-        let (_, lost) = bed.measured("spine1", "down2");
+        let (_, lost) = bed.measured("spine2", "down2");
         assert!(lost > 50, "seed {seed}: {lost}");
     }
 }

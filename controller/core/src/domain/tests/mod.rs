@@ -222,6 +222,17 @@ fn leave(group: &str, host: &str) -> Command {
     Command::DeleteMember { group: group.to_owned(), host: host.to_owned() }
 }
 
+fn ports_down(node: &str, ports: &[&str]) -> Command {
+    Command::PortsDown { node: node.to_owned(), ports: ports.iter().map(|port| (*port).to_owned()).collect() }
+}
+
+/// Three leaves and two spines; links to spine2 have an MTU too small for groups, so a tree leads over spine1 or there is none.
+fn with_a_small_spine() -> TopologySpec {
+    let mut spec = crate::testing::fabric(3, 2, 1);
+    spec.links.iter_mut().filter(|l| l.b.device == "spine2").for_each(|l| l.mtu = 1500);
+    spec
+}
+
 fn reported(node: &str, observed_generation: u64, errors: Vec<ItemError>) -> NodeStatus {
     NodeStatus {
         node: node.to_owned(),

@@ -7,6 +7,7 @@ use canopy_model::topology::LinkDecl;
 use super::*;
 use crate::condition::{Condition, ConditionKind, ConditionReason, ConditionStatus};
 use crate::testing::{fabric, link, node};
+use crate::tree::Tree;
 
 /// Two leaves, two spines, a source behind the first leaf and a receiver behind the second.
 fn world() -> (World, TopologySpec) {
@@ -357,6 +358,73 @@ fn a_tree_of_another_planner_is_in_force_until_the_next_one_is_made() {
         (again.group("g").unwrap().status.epoch, since("leaf1"), since(new)),
         (before + 2, before + 2, before + 2)
     );
+}
+
+/// Catches a tree of an earlier version of which only the digest is known, and that a new version moves at once, with a pause.
+#[test]
+fn a_tree_that_an_earlier_version_moved_is_found_by_its_digest_and_moved_in_two_steps() {
+    let mut seen = 0;
+    for i in 0..8 {
+        let mut w = World::with(fabric(2, 3, 1));
+        // The tree's number is that of the group's Proxy Address: it differs with every group.
+        (0..i).for_each(|i| _ = w.run(group(&format!("other{i}"))).unwrap());
+        w.run(group("g")).unwrap();
+        w.run(source("g", "h1-1")).unwrap();
+        w.run(receiver("g", "h2-1")).unwrap();
+        w.confirm_all();
+        let first = format!("up{}", &spine(&w.domain)[5..]);
+        w.run(ports_down("leaf1", &[&first])).unwrap();
+        w.confirm_all();
+        let before = epoch(&w);
+        let network = w.domain.state.network().unwrap();
+        let [leaf1, leaf2] = ["leaf1", "leaf2"].map(|name| network.node(name).unwrap());
+        let allocation = w.domain.state.groups.get("g").unwrap().allocation;
+        let earlier = Tree::covering(network, allocation.tree_id, leaf1, [leaf2]).unwrap();
+        let (old, new) = (network.name(earlier.nodes[1].node).to_owned(), spine(&w.domain));
+        if old == new {
+            continue;
+        }
+        seen += 1;
+        let mut records = w.records.clone();
+        let Some(Record::Topology(record)) = records.get_mut("topology/default") else { panic!() };
+        assert!(record.digests.insert(allocation.group_id.get(), earlier.digest(network)).is_some());
+        let mut again = World { domain: restored(records.clone()).unwrap(), records };
+        assert_eq!((again.made(), epoch(&again)), (Some(false), before));
+        let p = programs(&again.domain);
+        assert_eq!(p["leaf1"].iter().map(|b| b.1).collect::<Vec<_>>(), [false, true]);
+        assert_eq!((p[&old][0].1, p[&new][0].1), (false, true));
+        again.confirm();
+        again.run(Command::FinishMove { group: "g".into() }).unwrap();
+        assert_eq!((spine(&again.domain), epoch(&again)), (new, before + 1));
+    }
+    assert!(seen > 0);
+}
+
+/// Catches a group that waits to move to the tree that it has: the receiver that it was for has left.
+#[test]
+fn a_move_ends_when_the_tree_in_force_is_the_wanted_one() {
+    for is_given_up in [false, true] {
+        let mut w = World::with(fabric(3, 2, 1));
+        w.run(group("g")).unwrap();
+        for command in [source("g", "h1-1"), receiver("g", "h2-1"), receiver("g", "h3-1")] {
+            w.run(command).unwrap();
+        }
+        w.confirm_all();
+        let (old, before) = (spine(&w.domain), epoch(&w));
+        let mut spec = w.domain.topology().unwrap().spec;
+        let of_leaf3 = spec.links.iter_mut().find(|l| l.a.device == "leaf3" && l.b.device == old);
+        of_leaf3.unwrap().drained = true;
+        w.run(topology(spec)).unwrap();
+        assert_eq!((w.made(), epoch(&w)), (Some(false), before));
+        if is_given_up {
+            let since = w.domain.moving("g").unwrap().since;
+            w.run(Command::GiveUpMove { group: "g".into(), since }).unwrap();
+        }
+        w.run(leave("g", "h3-1")).unwrap();
+        assert_eq!((w.made(), spine(&w.domain)), (None, old));
+        assert!(w.domain.given_up_because_of("g").is_none());
+        assert_eq!(contents(&w.restarted()), contents(&w.domain), "given up: {is_given_up}");
+    }
 }
 
 #[test]

@@ -8,44 +8,8 @@ use canopy_model::node_spec::BranchKind;
 use super::*;
 use crate::member::Member;
 use crate::record::{MemberRecord, member_key};
-use crate::testing::{fabric, host, link, node};
-
-const PODS: u16 = 16;
-const EDGES: u16 = 32;
-const SPINES: u16 = 4;
-const CORES: u16 = 28;
-const HOSTS: u16 = 4;
-
-/// Three levels, 604 nodes: in each pod 32 edges, linked to all 4 of its spines, and each of those to 7 cores; 2,048 hosts.
-pub(super) fn clos() -> TopologySpec {
-    let mut t = TopologySpec::default();
-    for core in 0..CORES {
-        t.nodes.push(node(&format!("core{core}"), u64::from(core) + 1));
-    }
-    for pod in 0..PODS {
-        for spine in 0..SPINES {
-            let name = format!("spine{pod}-{spine}");
-            t.nodes.push(node(&name, 0x100 + u64::from(pod * SPINES + spine)));
-            for up in 0..CORES / SPINES {
-                let core = spine * (CORES / SPINES) + up;
-                t.links.push(link(&format!("{name}/up{up}"), &format!("core{core}/pod{pod}")));
-            }
-        }
-        for edge in 0..EDGES {
-            let name = format!("edge{pod}-{edge}");
-            t.nodes.push(node(&name, 0x1000 + u64::from(pod * EDGES + edge)));
-            for spine in 0..SPINES {
-                t.links.push(link(&format!("{name}/up{spine}"), &format!("spine{pod}-{spine}/down{edge}")));
-            }
-            for port in 0..HOSTS {
-                let number = (pod * EDGES + edge) * HOSTS + port;
-                t.hosts.push(host(&format!("h{number}"), number + 1));
-                t.links.push(link(&format!("{name}/host{port}"), &format!("h{number}/eth0")));
-            }
-        }
-    }
-    t
-}
+use crate::testing::clos::{EDGES, HOSTS, PODS, clos};
+use crate::testing::fabric;
 
 /// Every host but h0, spread over all pods and edges.
 fn spread() -> impl Iterator<Item = String> {
