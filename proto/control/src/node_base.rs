@@ -245,6 +245,11 @@ mod tests {
         assert_eq!([field(0, 1), field(0x1000, 1), field(1, 0xE001)], ["port", "port", "un"]);
     }
 
+    #[test]
+    fn this_version_of_the_contract_knows_path_links() {
+        const { assert!(crate::MINOR_VERSION >= canopy_model::usid::MINOR_VERSION) };
+    }
+
     /// The part of the schema before path links that the test needs.
     #[derive(Clone, PartialEq, prost::Message)]
     struct BaseBefore {
