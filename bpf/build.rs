@@ -47,7 +47,7 @@ fn other_layout(to: &Path) -> PathBuf {
         ),
         ("\t__u64 key;\n\t__u64 msn;\n\t__u64 credits;\n", "\t__u64 credits;\n\t__u64 msn;\n\t__u64 key;\n"),
         ("ROLE_HEADEND = 0,", "ROLE_HEADEND = 4,"),
-        ("ROLE_FEEDBACK = 4,\t\t/* ACK, NAK or CNP of a branch */\n\tROLES", "ROLE_FEEDBACK = 0,\n\tROLES = 5"),
+        ("ROLE_FEEDBACK = 4,", "ROLE_FEEDBACK = 0,"),
     ];
     const MAPS: [(&str, &str); 3] =
         [("own_addresses", "own_elsewhere"), ("&neighbours", "&adjacent"), ("PINNED(neighbours,", "PINNED(adjacent,")];

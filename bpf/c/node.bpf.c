@@ -9,6 +9,7 @@
 #include "node/end_mt.h"
 #include "node/forward.h"
 #include "node/feedback.h"
+#include "node/path.h"
 #include "node/control.h"
 #include "node/egress.h"
 

@@ -132,6 +132,10 @@ impl Node {
         neighbours: plain(types::canopy_addr, types::canopy_neighbour),
         /// Addresses at which the node itself receives; the value has no meaning.
         own_addresses: plain(types::canopy_addr, u32),
+        /// Links that path programs lead over, by uSID.
+        path_links: plain(u32, types::canopy_path_link),
+        /// Packets to path SIDs that were not dropped, by port and action.
+        path_packets: percpu(types::canopy_path_key, u64),
         /// Groups by their identifiers.
         groups: plain(u32, types::canopy_group),
         /// Groups by Proxy Address.
@@ -331,6 +335,7 @@ impl Node {
             ("canopy_end_mt", &p.canopy_end_mt),
             ("canopy_forward", &p.canopy_forward),
             ("canopy_feedback", &p.canopy_feedback),
+            ("canopy_path", &p.canopy_path),
             ("canopy_control", &p.canopy_control),
             ("canopy_egress", &p.canopy_egress),
         ]
@@ -406,6 +411,7 @@ fn pin_programs(skel: &mut NodeSkel<'static>, pin_dir: &Path) -> Result<()> {
         &mut p.canopy_end_mt,
         &mut p.canopy_forward,
         &mut p.canopy_feedback,
+        &mut p.canopy_path,
         &mut p.canopy_control,
         &mut p.canopy_egress,
         &mut p.canopy_dispatch,

@@ -62,6 +62,17 @@ pub struct Sample {
     pub node_drops: Vec<DropCount>,
     /// Per port that has thresholds.
     pub congestion: Vec<PortCongestion>,
+    /// What passed by path SIDs, by the name of the port on which it arrived.
+    pub paths: BTreeMap<String, PathPackets>,
+}
+
+/// Packets to path SIDs of the node that were not dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathPackets {
+    /// Sent over the link that their next uSID names.
+    pub forwarded: u64,
+    /// Their program ended here, and the inner packet was forwarded.
+    pub ended: u64,
 }
 
 /// An event that the datapath reports to the agent's event loop.

@@ -155,6 +155,14 @@ pub fn desired(
             add(Ipv6Net::from(*address), *ifindex, Via::Gateway(*next_hop));
         }
     }
+    // The programs find the far end of a link by the route of its uA: no other link has it, and nothing repairs it.
+    for link in &base.path_links {
+        let port = base.ports.iter().find(|p| p.index == link.port);
+        if let (Some(Peer::Node { link_local, .. }), Some(ifindex)) = (port.map(|p| &p.peer), index_of.get(&link.port))
+        {
+            add(base.addressing.ua_local(link.port), *ifindex, Via::Gateway(*link_local));
+        }
+    }
     for (port, next_hop) in hops.neighbours() {
         if let Some(ifindex) = index_of.get(port) {
             state.neighbours.insert((*ifindex, *next_hop));
@@ -275,7 +283,7 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
 mod tests {
     use std::net::Ipv6Addr;
 
-    use canopy_model::node_spec::Route;
+    use canopy_model::node_spec::{PathLink, Port, Route};
 
     use super::*;
     use crate::testing::{any, base, index, port};
@@ -308,6 +316,21 @@ mod tests {
         };
         assert_eq!(led(&Hops::default()), (vec![1], vec![1]));
         assert_eq!(led(&Hops::of((node, index(2), gateway))), (vec![2], vec![1]), "one route to each");
+    }
+
+    /// Catches a uA without a route, one whose route leads over another link to the same node, and one towards a host.
+    #[test]
+    fn the_ua_of_each_link_to_a_node_has_a_route_over_that_link() {
+        let host = Peer::Host { name: "h".into(), prefix: any().into(), address: any(), gateway: any() };
+        let ports = vec![port(1), port(2), Port { peer: host, ..port(3) }];
+        let path_links = [1, 2, 3, 4].map(|n| PathLink { port: index(n), un: None }).into();
+        let base = NodeBase { path_links, ..base(ports) };
+        let interfaces = [1, 2, 3].map(|n| (format!("eth{n}"), Interface::alone(n, 9000))).into();
+        let (state, _) = desired(&base, &Hops::default(), &interfaces, MACHINE);
+        let ua = |n: u16| format!("5f00:0:{:x}::/48", 0xE000 + n).parse().unwrap();
+        let gateway = Via::Gateway(any());
+        let routes: Vec<_> = state.routes.keys().filter(|(_, _, via)| *via == gateway).copied().collect();
+        assert_eq!(routes, [(ua(1), 1, gateway), (ua(2), 2, gateway)]);
     }
 
     /// eth1 is a VLAN of nic; mgmt has no part in the fabric.

@@ -36,6 +36,7 @@ pub(crate) fn base(ports: Vec<Port>) -> NodeBase {
         routes: vec![],
         addressing: AddressPlan::default(),
         hmac: None,
+        path_links: vec![],
     }
 }
 

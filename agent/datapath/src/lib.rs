@@ -23,6 +23,7 @@ mod neighbours;
 mod netlink;
 mod notices;
 mod observe;
+mod paths;
 mod probe;
 mod raw_socket;
 mod render;

@@ -31,6 +31,7 @@ use crate::groups::Groups;
 use crate::mroute_holder::{Hold, MrouteHolder};
 use crate::multicast::{self, MulticastUpdate};
 use crate::netlink::{self, Netlink};
+use crate::paths;
 use crate::render::Ports;
 use crate::rules;
 use crate::sample::sample;
@@ -333,9 +334,14 @@ impl LinuxDatapath {
         let interfaces = self.netlink.interfaces().await?;
         // Before the program is attached: without an entry every interface is outside.
         boundary::configure(&self.bpf, &spec.base, &interfaces)?;
+        let path_links = paths::configure(&self.bpf, &spec.base, &interfaces);
         self.names = interfaces.iter().map(|(name, i)| (i.index, name.clone())).collect();
         self.hops.follow(&spec.groups);
         let mut errors = self.network(spec, &interfaces).await?;
+        if let Err(e) = path_links {
+            let name = "path links".to_string();
+            errors.push(ItemError { kind: ItemKind::Program, name, group: None, detail: chain(&e) });
+        }
         if let Some(handover) = self.handover.take_if(|_| errors.iter().all(|e| e.kind != ItemKind::Program)) {
             handover.finish()?;
             let (from, to) = handover.between();

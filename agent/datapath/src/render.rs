@@ -88,7 +88,7 @@ pub(crate) fn same<T: canopy_bpf::Plain>(a: &T, b: &T) -> bool {
 pub(crate) fn node(base: &NodeBase, warm: u32) -> types::canopy_node {
     types::canopy_node {
         warm,
-        pad: 0,
+        usid: base.node_id.get().into(),
         address: base.node_address.into(),
         end_mt: base.end_mt.into(),
         replicate_hi: replicate_hi(base.end_mt),

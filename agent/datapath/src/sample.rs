@@ -12,6 +12,8 @@ use canopy_model::member::LateStart;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, FatalNak, GroupTelemetry, LateState};
 use canopy_units::{Monotonic, Octets, UnwrappedPsn};
 
+use crate::paths;
+
 /// Leaves of the minimum tree; the first half of its array are inner nodes, and the root is node 1.
 const LEAVES: usize = 128;
 /// Key of an empty leaf: all ones.
@@ -74,7 +76,8 @@ pub(crate) fn sample(bpf: &Node, names: &BTreeMap<u32, String>) -> Result<Sample
         node_drops.push(DropCount { reason, name: reason_name(reason), packets, port: Some(port.clone()) });
     }
     node_drops.sort_by(|a, b| (a.reason, &a.port).cmp(&(b.reason, &b.port)));
-    Ok(Sample { groups, node_drops, congestion: vec![] })
+    let paths = paths::packets(bpf, names)?;
+    Ok(Sample { groups, node_drops, congestion: vec![], paths })
 }
 
 fn branch(
@@ -183,6 +186,12 @@ fn reason_name(reason: u32) -> String {
         D::DROP_HMAC_MISMATCH => "hmac_mismatch",
         D::DROP_EDGE_ICMP_ERROR => "edge_icmp_error",
         D::DROP_EDGE_OWN_ADDRESS => "edge_own_address",
+        D::DROP_PATH_SID => "path_sid",
+        D::DROP_PATH_NO_LINK => "path_no_link",
+        D::DROP_PATH_LINK_DOWN => "path_link_down",
+        D::DROP_PATH_END => "path_end",
+        D::DROP_PATH_INNER => "path_inner",
+        D::DROP_PATH_MTU => "path_mtu",
         D(other) => return format!("reason_{other}"),
     };
     name.into()

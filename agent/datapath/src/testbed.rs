@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use canopy_agent_core::congestion::{FlowKey, FourTuple, Settings};
-use canopy_agent_core::{Datapath, DatapathEvent};
+use canopy_agent_core::{Datapath, DatapathEvent, PathPackets};
 use canopy_bpf::node::types;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::capture::{CaptureOrder, CapturedFrame};
@@ -461,6 +461,11 @@ impl Testbed {
     pub fn port_drops(&mut self) -> BTreeMap<(String, String), u64> {
         let sample = ok(self.runtime.block_on(self.datapath.sample()));
         sample.node_drops.into_iter().filter_map(|d| Some(((d.port?, d.name), d.packets))).collect()
+    }
+
+    /// What passed by path SIDs, by port of arrival.
+    pub fn path_packets(&mut self) -> BTreeMap<String, PathPackets> {
+        ok(self.runtime.block_on(self.datapath.sample())).paths
     }
 
     /// The mark of a packet (from its IPv6 header) received on `port`, after the ingress programs.

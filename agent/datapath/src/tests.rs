@@ -38,6 +38,7 @@ mod local_users;
 mod migration;
 mod moving;
 mod other_mac;
+mod paths;
 mod remembered;
 mod tags;
 mod verifier;

@@ -59,7 +59,7 @@ static LEDGER_GENERATION: Family<0> =
     Family::gauge("canopy_ledger_generation", "Generation of the configuration in the ledger.", []);
 static DROPS: Family<3> = Family::counter(
     "canopy_drops",
-    "Packets dropped, by reason; an empty group means that the packet belongs to no group, an empty port that the boundary of the domain did not drop it.",
+    "Packets dropped, by reason; an empty group means that the packet belongs to no group. The port is that of arrival, for drops at the boundary of the domain and of packets to path SIDs, and else empty.",
     ["group", "port", "reason"],
 );
 
@@ -111,7 +111,7 @@ impl Exporter {
         let spec = sampled.spec.spec();
         let mut shared = self.lock();
         shared.groups.update(&sampled.sample.groups);
-        shared.ports.update(&spec.base.ports, &sampled.sample.congestion, sampled.rtts, sampled.losses);
+        shared.ports.update(&spec.base.ports, sampled.sample, sampled.rtts, sampled.losses);
         let last = Last {
             at: now,
             took: sampled.took,

@@ -43,6 +43,8 @@
 #define ICMPV6_REDIRECT 137
 #define ICMPV6_LONG_HAUL 200
 #define SRH_TYPE 4
+/* Decisions 5.3: uNs are below, uAs begin behind it. */
+#define USID_BEFORE_UA 0xE000
 #define TLV_PAD1 0
 #define TLV_HMAC 5
 #define TLV_END_MT 124

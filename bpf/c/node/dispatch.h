@@ -5,6 +5,7 @@
  *   outer DA = Replication-SID  -> replicate            (RFC 9524)
  *   outer DA = End.MT SID       -> strip, copy, rewrite (draft-li section 6)
  *   outer DA = group's ff3e::   -> the same; the kernel's multicast routes replicate to child nodes (decisions 2.3)
+ *   DA elsewhere in the block   -> path, a program of uSIDs (decisions 5)
  *   DA = Proxy Address          -> headend if SA is the source, otherwise feedback of a receiver
  *   DA = node address, RoCEv2   -> feedback of a child node
  *   anything else               -> the kernel's stack
@@ -44,8 +45,9 @@ static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n,
 	if (addr_eq(&ip6->dst, &n->end_mt) ||
 	    (addr_is_multicast(&ip6->dst) && bpf_map_lookup_elem(&multicasts, &ip6->dst)))
 		return enter_once(ctx, ROLE_END_MT, 0);
-	if (addr_in(&ip6->dst, &n->block) && !addr_in(&ip6->src, &n->nodes))
-		return count_port_drop(ctx_port(ctx), DROP_FABRIC_SOURCE);
+	/* The kernel has routes to other nodes' SIDs, which a path program must not take: none of these packets is left to it. */
+	if (addr_in(&ip6->dst, &n->block))
+		return addr_in(&ip6->src, &n->nodes) ? enter_once(ctx, ROLE_PATH, 0) : count_port_drop(ctx_port(ctx), DROP_FABRIC_SOURCE);
 	if (ip6->nexthdr != NEXTHDR_UDP || ctx_read(ctx, ETH_LEN + IP6_LEN + 2, &dport) || dport != bpf_htons(ROCE_PORT))
 		return ctx_pass_to_fabric(ctx);
 	if (addr_eq(&ip6->dst, &n->address)) {

@@ -15,6 +15,8 @@
 #define MAX_NEIGHBOURS 65536
 /* Global addresses of a node's interfaces. */
 #define MAX_OWN 16384
+/* uAs of a node, and as many uNs. */
+#define MAX_PATH_LINKS 8192
 /* MAXMIFS of the kernel. */
 #define MAX_MIFS 32
 /* Interfaces with a lower index are counted in an array, whose lookup costs no call; the others in a hash map. */
@@ -67,6 +69,10 @@ PINNED(ports, HASH, LAZY, __u32, struct canopy_port, MAX_PORTS);
 PINNED(neighbours, HASH, LAZY, struct canopy_addr, struct canopy_neighbour, MAX_NEIGHBOURS);
 /* Addresses at which the node itself receives, on any interface, except link-local ones. The value has no meaning. */
 PINNED(own_addresses, HASH, LAZY, struct canopy_addr, __u32, MAX_OWN);
+
+/* Links that path programs lead over, by uSID. */
+PINNED(path_links, HASH, LAZY, __u32, struct canopy_path_link, MAX_PATH_LINKS);
+PINNED(path_packets, PERCPU_HASH, LAZY, struct canopy_path_key, __u64, MAX_PORTS * 2);
 
 /* State of the groups. */
 PINNED(states, HASH, LAZY, __u32, struct canopy_state, MAX_GROUPS);

@@ -12,6 +12,7 @@ int canopy_replicate(struct __sk_buff *skb);
 int canopy_end_mt(struct __sk_buff *skb);
 int canopy_forward(struct __sk_buff *skb);
 int canopy_feedback(struct __sk_buff *skb);
+int canopy_path(struct __sk_buff *skb);
 
 /* Loading an object with the same layout replaces the programs one by one, below filters that stay attached. */
 struct {
@@ -27,6 +28,7 @@ struct {
 		[ROLE_END_MT] = (void *)&canopy_end_mt,
 		[ROLE_FORWARD] = (void *)&canopy_forward,
 		[ROLE_FEEDBACK] = (void *)&canopy_feedback,
+		[ROLE_PATH] = (void *)&canopy_path,
 	},
 };
 

@@ -87,6 +87,12 @@ enum canopy_drop {
 	DROP_HMAC_MISSING = 53,		/* the group's packets have an HMAC TLV as their last one, and this one does not; 52 is not used */
 	DROP_HMAC_KEY = 54,		/* HMAC TLV with a key that is not accepted */
 	DROP_HMAC_MISMATCH = 55,	/* the HMAC, or something that it covers, is not what the headend sends */
+	DROP_PATH_SID = 56,		/* to a path SID that is none of this node's: the first uSID is neither its uN nor a uA of one of its ports */
+	DROP_PATH_NO_LINK = 57,		/* the next uSID names no link: not a uN with exactly one link to it, nor the uA of a port, or a host is behind it */
+	DROP_PATH_LINK_DOWN = 58,	/* the link that the next uSID names is down, or its far end is not resolved */
+	DROP_PATH_END = 59,		/* the path program ends here, and no IPv6 packet is in it */
+	DROP_PATH_INNER = 60,		/* the packet behind a path program is from or to a prefix of the domain, the node itself or a link, or encapsulated again */
+	DROP_PATH_MTU = 61,		/* does not fit the link that the next uSID names */
 	DROP_REASONS
 };
 
@@ -118,6 +124,7 @@ enum canopy_role {
 	ROLE_END_MT = 2,		/* packet to the End.MT SID: the same */
 	ROLE_FORWARD = 3,		/* accounts for a decided packet and sends its copies */
 	ROLE_FEEDBACK = 4,		/* ACK, NAK or CNP of a branch */
+	ROLE_PATH = 5,			/* packet to a path SID: carries out what its program has for this node */
 	ROLES
 };
 
@@ -132,7 +139,26 @@ struct canopy_node {
 	struct canopy_net proxies;	/* Proxy Addresses */
 	struct canopy_net multicast;	/* groups that nodes forward as native IPv6 multicast */
 	__u32 warm;			/* every group of a spec was applied since these maps exist; before that, the state of any may be lost */
-	__u32 pad;
+	__u32 usid;			/* uN: its 16 bits in an address */
+};
+
+/* A link that path programs lead over: by the uA of its port, and by the uN of the node behind it if no other link leads there. */
+struct canopy_path_link {
+	__u32 ifindex;
+	__u32 kind;			/* PORT_ */
+	struct canopy_addr next_hop;	/* fabric: the uA as a local SID; its route in the kernel leads over this link and no other */
+};
+
+/* What became of a packet to a path SID that was not dropped. */
+enum canopy_path_action {
+	PATH_FORWARDED = 1,		/* over the link that its next uSID names */
+	PATH_ENDED = 2,			/* its program ended here: the inner packet was forwarded */
+};
+
+/* Packets to path SIDs, by the port on which they arrived. */
+struct canopy_path_key {
+	__u32 ifindex;
+	__u32 action;			/* PATH_ */
 };
 
 /* Bits of canopy_group.flags. */
@@ -496,6 +522,7 @@ struct canopy_sets {
 	enum canopy_role role;
 	enum canopy_port_kind port_kind;
 	enum canopy_mark mark;
+	enum canopy_path_action path_action;
 	enum canopy_group_flag group_flag;
 	enum canopy_branch_kind branch_kind;
 	enum canopy_min_kind min_kind;

@@ -32,7 +32,7 @@ pub struct Paths {
     pub method: PathMethod,
     /// How many paths there are; of more than 256, 256 are listed that are spread evenly over all.
     pub total: u64,
-    /// Whether nodes forward by these programs. Always false: this version computes paths, and no node forwards by path SIDs yet.
+    /// Whether every node that one of the paths leads over has reported that it forwards by path SIDs. No source sends path programs yet.
     pub forwarded: bool,
     /// The paths of this page.
     pub items: Vec<PathItem>,
@@ -137,7 +137,7 @@ impl Paths {
         };
         let items = of.list.into_iter().skip(after).take(limit).map(Into::into).collect();
         let (api_version, kind, metadata) = (ApiVersion, Kind::Paths, ListMetadata::default());
-        (Self { api_version, kind, metadata, from, to, method, total: of.total, forwarded: false, items }, next)
+        (Self { api_version, kind, metadata, from, to, method, total: of.total, forwarded: of.forwarded, items }, next)
     }
 }
 
@@ -172,7 +172,7 @@ pub struct DecodedPath {
     /// `DecodedPath`.
     #[schema(value_type = String)]
     pub kind: Kind,
-    /// Whether nodes forward by path programs. Always false: no node does yet.
+    /// Whether every node of the steps has reported that it forwards by path SIDs.
     pub forwarded: bool,
     /// The uSIDs in order, as far as they were understood.
     pub steps: Vec<DecodedStep>,
@@ -237,8 +237,8 @@ impl From<path::DecodedView> for DecodedPath {
             Ok(end) => (Some(end.into()), String::new()),
             Err(error) => (None, error),
         };
-        let steps = view.steps.into_iter().map(step).collect();
-        Self { api_version: ApiVersion, kind: Kind::DecodedPath, forwarded: false, steps, end, error }
+        let (steps, forwarded) = (view.steps.into_iter().map(step).collect(), view.forwarded);
+        Self { api_version: ApiVersion, kind: Kind::DecodedPath, forwarded, steps, end, error }
     }
 }
 

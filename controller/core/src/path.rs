@@ -16,6 +16,8 @@ pub struct PathsView {
     pub total: u64,
     /// How they were found.
     pub method: Method,
+    /// Every node that one of them leads over has reported that it forwards by path SIDs.
+    pub forwarded: bool,
 }
 
 /// One path.
@@ -71,6 +73,8 @@ pub struct DecodedView {
     pub steps: Vec<DecodedStep>,
     /// Where the program ends, or what no node can carry out, with its place.
     pub end: Result<DecodedEnd, String>,
+    /// Every node of the steps has reported that it forwards by path SIDs.
+    pub forwarded: bool,
 }
 
 /// A uSID that was understood.

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The part of a node's spec that does not depend on groups: identity, ports and unicast routes.
+//! The part of a node's spec that does not depend on groups: identity, ports, unicast routes and links of path programs.
 //!
 //! Routes follow shortest paths to every other node's locator (uN) and address, and to every remote host's prefix.
 //! Every hop lies on a shortest path to the destination, so no combination of the nodes' choices makes a loop; ties are
 //! broken by a hash of destination and neighbour. Prefixes of the node's own hosts are on-link at their ports, not
 //! routes.
+//!
+//! Path programs follow no route. The links that they lead over are those of the topology, whether or not they are in service: what a
+//! uSID means does not change with a fault.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use canopy_model::addressing::AddressPlan;
-use canopy_model::node_spec::{NodeBase, Peer, Port, Route};
+use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port, Route};
 use canopy_model::srh_hmac::SrhHmac;
 
 use crate::hash::mix;
-use crate::topology::{Adjacent, Far, Network, NodeIx};
+use crate::topology::{Adjacent, Far, Network, NodeIx, PortInfo};
 
 /// The base of `node`'s spec.
 pub(crate) fn node_base(network: &Network, plan: &AddressPlan, hmac: Option<&SrhHmac>, node: NodeIx) -> NodeBase {
@@ -28,7 +32,21 @@ pub(crate) fn node_base(network: &Network, plan: &AddressPlan, hmac: Option<&Srh
         routes: routes(network, plan, node),
         addressing: plan.clone(),
         hmac: hmac.cloned(),
+        path_links: path_links(network, node),
     }
+}
+
+/// The links of `node`, each with the uN that leads over it: none where a host is behind it, or parallel links lead to the same node.
+fn path_links(network: &Network, node: NodeIx) -> Vec<PathLink> {
+    let far = |p: &PortInfo| match p.far {
+        Far::Node { node, .. } => Some(node),
+        Far::Host(_) => None,
+    };
+    let mut links: BTreeMap<NodeIx, usize> = BTreeMap::new();
+    network.ports(node).iter().filter_map(far).for_each(|to| *links.entry(to).or_default() += 1);
+    let only = |to: &NodeIx| links.get(to) == Some(&1);
+    let link = |p: &PortInfo| PathLink { port: p.index, un: far(p).filter(only).map(|to| network.id(to)) };
+    network.ports(node).iter().map(link).collect()
 }
 
 fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
@@ -46,7 +64,7 @@ fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
             }
         }
     };
-    let port = |p: &crate::topology::PortInfo| Port {
+    let port = |p: &PortInfo| Port {
         index: p.index,
         name: network.port_name(node, p.index).to_owned(),
         mtu: network.spec.links[p.link].mtu,
@@ -153,6 +171,44 @@ mod tests {
                 prop_assert_eq!(prefixes.len(), bases[from].routes.len(), "two routes to one prefix");
             }
         }
+    }
+
+    /// Catches a uN over one of several links, one over the link of a host, and a link without its uA.
+    #[test]
+    fn a_un_leads_over_the_only_link_to_its_node() {
+        let plan = AddressPlan::default();
+        let mut spec = fabric(2, 2, 1);
+        spec.links.push(link("leaf2/again", "spine1/again"));
+        let n = Network::build(spec, &plan).unwrap();
+        let uns = |name: &str| {
+            let links = node_base(&n, &plan, None, n.node(name).unwrap()).path_links;
+            let ports: Vec<u16> = links.iter().map(|link| link.port.get()).collect();
+            assert_eq!(ports, (1..=links.len() as u16).collect::<Vec<_>>(), "{name}");
+            links.iter().filter_map(|link| link.un).collect::<BTreeSet<_>>()
+        };
+        let ids = |names: &[&str]| names.iter().map(|name| n.id(n.node(name).unwrap())).collect::<BTreeSet<_>>();
+        assert_eq!(uns("leaf1"), ids(&["spine1", "spine2"]));
+        assert_eq!(uns("leaf2"), ids(&["spine2"]));
+        assert_eq!(uns("spine1"), ids(&["leaf1"]));
+        let count = |name: &str| node_base(&n, &plan, None, n.node(name).unwrap()).path_links.len();
+        assert_eq!((count("leaf1"), count("leaf2"), count("spine1")), (3, 4, 3), "hosts' ports have a uA, too");
+    }
+
+    /// Catches a uN that moves to another link when one fails, and a change at nodes that are at neither end of a new link.
+    #[test]
+    fn path_links_follow_the_topology_and_not_the_state_of_links() {
+        let plan = AddressPlan::default();
+        let spec = fabric(3, 2, 1);
+        let all = |n: &Network| (0..n.len()).map(|node| node_base(n, &plan, None, node).path_links).collect::<Vec<_>>();
+        let n = Network::build(spec.clone(), &plan).unwrap();
+        let down = n.endpoint(n.node("leaf1").unwrap(), n.ports(n.node("leaf1").unwrap())[0].index);
+        assert_eq!(all(&n.with_links(&[down].into(), &[], &[])), all(&n));
+        let mut more = spec;
+        more.links.push(link("leaf1/new", "spine1/new"));
+        let more = Network::build(more, &plan).unwrap();
+        let pairs = all(&n).into_iter().zip(all(&more)).enumerate();
+        let changed: Vec<&str> = pairs.filter(|(_, (was, is))| was != is).map(|(node, _)| n.name(node)).collect();
+        assert_eq!(changed.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(["leaf1", "spine1"]));
     }
 
     #[test]

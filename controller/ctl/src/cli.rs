@@ -475,7 +475,7 @@ pub enum Resource {
     /// Flows through the nodes' ports in descending order of rate; NAME is a node or its port: n1/eth1.
     #[value(alias = "flow")]
     Flows,
-    /// Paths by uSIDs from a host to another one: get paths FROM TO. No node forwards by them yet.
+    /// Paths by uSIDs from a host to another one: get paths FROM TO. No source sends by them yet.
     #[value(alias = "path")]
     Paths,
     /// Multicast groups.

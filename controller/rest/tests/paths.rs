@@ -30,7 +30,7 @@ async fn api() -> Api {
     api
 }
 
-/// Catches a path without its links or with those of another one, and an answer that does not state that nothing forwards by it.
+/// Catches a path without its links or with those of another one, and one with nodes without a report that claims that they forward by it.
 #[tokio::test]
 async fn a_pair_has_paths_with_program_links_and_mtu() {
     let api = api().await;

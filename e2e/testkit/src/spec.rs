@@ -46,7 +46,12 @@ fn base(name: &str) -> NodeBase {
         routes: vec![Route { prefix: "5f00:0:2::/48".parse().unwrap(), port: port(1), next_hop: link(2) }],
         addressing: AddressPlan::default(),
         hmac: None,
+        path_links: [(1, Some(2)), (2, None)].map(|(index, un)| path_link(index, un)).into(),
     }
+}
+
+fn path_link(index: u64, un: Option<u64>) -> PathLink {
+    PathLink { port: port(index), un: un.map(|un| NodeId::new("un", un).unwrap()) }
 }
 
 fn port(index: u64) -> PortIndex {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{NodeId, PortIndex, check_name};
-use canopy_model::node_spec::{NodeBase, Peer, Port, PortThresholds, Route};
+use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port, PortThresholds, Route};
 use canopy_model::topology::{DEFAULT_V_ECN_PERMILLE, MAX_LINK_RTT, MIN_LINK_MTU, V_ECN_PERMILLE};
 use canopy_units::{Octets, Rate, nanos};
 
@@ -28,6 +28,7 @@ impl TryFrom<pb::NodeBase> for NodeBase {
                 .addressing
                 .map_or_else(|| Ok(AddressPlan::default()), |a| within("addressing", a.try_into()))?,
             hmac: wire.hmac.map(|hmac| within("hmac", hmac.try_into())).transpose()?,
+            path_links: each("path_links", wire.path_links)?,
             name: wire.name,
         })
     }
@@ -45,6 +46,7 @@ impl From<&NodeBase> for pb::NodeBase {
             routes: base.routes.iter().map(Into::into).collect(),
             addressing: Some((&base.addressing).into()),
             hmac: base.hmac.as_ref().map(Into::into),
+            path_links: base.path_links.iter().map(Into::into).collect(),
         }
     }
 }
@@ -212,11 +214,59 @@ impl From<&Route> for pb::Route {
     }
 }
 
+impl TryFrom<pb::PathLink> for PathLink {
+    type Error = FieldError;
+    fn try_from(wire: pb::PathLink) -> Result<Self, FieldError> {
+        let un = (wire.un != 0).then(|| NodeId::new("un", wire.un.into())).transpose()?;
+        Ok(Self { port: PortIndex::new("port", wire.port.into())?, un })
+    }
+}
+
+impl From<&PathLink> for pb::PathLink {
+    fn from(link: &PathLink) -> Self {
+        Self { port: link.port.get().into(), un: link.un.map_or(0, |un| un.get().into()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use prost::Message;
 
     use super::*;
+
+    /// Catches a uA that a uN of the wire becomes, and a port beyond those that have a uA.
+    #[test]
+    fn a_path_link_has_a_port_with_a_ua_and_the_un_of_a_node() {
+        let link = |port, un| PathLink::try_from(pb::PathLink { port, un });
+        let both = link(3, 0xDFFF).unwrap();
+        assert_eq!((both.port.get(), both.un.map(NodeId::get)), (3, Some(0xDFFF)));
+        assert_eq!(link(0xFFF, 0).unwrap().un, None);
+        let field = |port, un| link(port, un).unwrap_err().field;
+        assert_eq!([field(0, 1), field(0x1000, 1), field(1, 0xE001)], ["port", "port", "un"]);
+    }
+
+    #[test]
+    fn this_version_of_the_contract_knows_path_links() {
+        const { assert!(crate::MINOR_VERSION >= canopy_model::usid::MINOR_VERSION) };
+    }
+
+    /// The part of the schema before path links that the test needs.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct BaseBefore {
+        #[prost(string, tag = "1")]
+        name: String,
+        #[prost(uint32, tag = "2")]
+        node_id: u32,
+    }
+
+    #[test]
+    fn an_agent_of_1_7_reads_a_base_with_path_links_and_the_base_of_a_controller_of_1_7_has_none() {
+        let links = vec![pb::PathLink { port: 1, un: 2 }];
+        let base = pb::NodeBase { name: "n1".into(), node_id: 1, path_links: links, ..pb::NodeBase::default() };
+        let before = BaseBefore { name: "n1".into(), node_id: 1 };
+        assert_eq!(BaseBefore::decode(base.encode_to_vec().as_slice()).unwrap(), before);
+        assert_eq!(pb::NodeBase::decode(before.encode_to_vec().as_slice()).unwrap().path_links, []);
+    }
 
     #[test]
     fn thresholds_beyond_their_limits_are_refused_by_field() {

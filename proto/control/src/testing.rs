@@ -106,6 +106,10 @@ fn hmac<const N: usize>(keys: [(u32, u8, FlagBit); N], sending: u32, required: b
     SrhHmac::new(keys.map(key).to_vec(), id(sending), required).unwrap()
 }
 
+fn path_link(index: u64, un: u64) -> PathLink {
+    PathLink { port: port(index), un: Some(NodeId::new("un", un).unwrap()) }
+}
+
 /// Two groups, every optional part present somewhere.
 pub(crate) fn full_spec() -> NodeSpec {
     NodeSpec {
@@ -138,6 +142,7 @@ pub(crate) fn full_spec() -> NodeSpec {
             routes: vec![Route { prefix: net(2), port: port(1), next_hop: ip(0xD) }],
             addressing: AddressPlan::default(),
             hmac: Some(hmac([(3, 0x55, FlagBit::Rfc8754), (4, 0x66, FlagBit::Linux)], 3, true)),
+            path_links: vec![path_link(1, 2), PathLink { port: port(2), un: None }],
         },
         groups: [4, 5].map(|id| (GroupId::new("id", id).unwrap(), program(id))).into(),
     }
@@ -193,6 +198,10 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         hmac = Some(hmac([(3, 0x56, FlagBit::Rfc8754), (4, 0x66, FlagBit::Linux)], 3, true)),
         hmac = Some(hmac([(3, 0x55, FlagBit::Rfc8754), (5, 0x66, FlagBit::Linux)], 3, true)),
         hmac = Some(hmac([(3, 0x55, FlagBit::Rfc8754)], 3, true)),
+        path_links = vec![],
+        path_links[0] = path_link(9, 2),
+        path_links[0] = path_link(1, 3),
+        path_links[1] = path_link(2, 3),
     );
     type Change = fn(&mut GroupProgram);
     fn receiver(qpn: Qpn, memory: Option<MemoryRegion>) -> BranchKind {
@@ -319,6 +328,8 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
     let ports = (arb_port(), arb_name(), 1280u32..=65535, arb_ip(), arb_peer(), prop::option::of(thresholds)).prop_map(
         |(index, name, mtu, link_local, peer, thresholds)| Port { index, name, mtu, link_local, peer, thresholds },
     );
+    let path_links = (arb_port(), prop::option::of(1u64..=0xDFFF))
+        .prop_map(|(port, un)| PathLink { port, un: un.map(|un| NodeId::new("un", un).unwrap()) });
     let routes =
         (arb_net(), arb_port(), arb_ip()).prop_map(|(prefix, port, next_hop)| Route { prefix, port, next_hop });
     (
@@ -330,9 +341,10 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
         prop::collection::vec(ports, 0..4),
         prop::collection::vec(routes, 0..4),
         (arb_net(), arb_net(), arb_net(), arb_net()),
-        prop::option::of(arb_hmac()),
+        (prop::option::of(arb_hmac()), prop::collection::vec(path_links, 0..4)),
     )
-        .prop_map(|(name, id, node_address, un, end_mt, ports, routes, (block, nodes, proxies, groups), hmac)| {
+        .prop_map(|(name, id, node_address, un, end_mt, ports, routes, (block, nodes, proxies, groups), rest)| {
+            let (hmac, path_links) = rest;
             NodeBase {
                 name,
                 node_id: NodeId::new("id", id).unwrap(),
@@ -343,6 +355,7 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
                 routes,
                 addressing: AddressPlan { block, node_prefix: nodes, proxy_prefix: proxies, multicast_prefix: groups },
                 hmac,
+                path_links,
             }
         })
 }

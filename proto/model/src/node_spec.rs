@@ -57,6 +57,17 @@ pub struct NodeBase {
     pub addressing: AddressPlan,
     /// Keys of the SRH HMAC TLV; `None` = headends send none and nodes ignore it.
     pub hmac: Option<SrhHmac>,
+    /// Links that path programs lead over, in the order of their ports (decisions 5.1). Empty from a controller that does not know path SIDs.
+    pub path_links: Vec<PathLink>,
+}
+
+/// A link that path programs lead over: by the uA of its port, whose number is the port's, and perhaps by a uN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathLink {
+    /// The port.
+    pub port: PortIndex,
+    /// The node at the far end, if this is the only link that leads there: its uN leads over it.
+    pub un: Option<NodeId>,
 }
 
 /// A port and what is at its far end.

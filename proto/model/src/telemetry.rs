@@ -151,7 +151,7 @@ pub struct DropCount {
     pub name: String,
     /// Packets.
     pub packets: u64,
-    /// Interface on which they arrived; only for drops at the boundary of the domain.
+    /// Interface on which they arrived; only for drops at the boundary of the domain and of packets to path SIDs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
 }

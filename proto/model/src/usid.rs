@@ -16,6 +16,9 @@ use ipnet::Ipv6Net;
 use crate::FieldError;
 use crate::ids::{NodeId, PortIndex, ServiceId};
 
+/// Minor version of the southbound contract from which on nodes forward by their path SIDs.
+pub const MINOR_VERSION: u32 = 8;
+
 /// uSIDs in one address: 128 bits less the block, by 16.
 pub const SLOTS: usize = 6;
 

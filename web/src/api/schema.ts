@@ -656,7 +656,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The paths from one host to another, each with its program, links and MTU. No node forwards by path SIDs yet. */
+        /** The paths from one host to another, each with its program, links and MTU. No source sends path programs yet. */
         get: operations["listPaths"];
         put?: never;
         post?: never;
@@ -1883,7 +1883,7 @@ export interface components {
             end?: components["schemas"]["DecodedEnd"] | null;
             /** @description What no node can carry out, with its place; empty otherwise. */
             error: string;
-            /** @description Whether nodes forward by path programs. Always false: no node does yet. */
+            /** @description Whether every node of the steps has reported that it forwards by path SIDs. */
             forwarded: boolean;
             /**
              * @description `DecodedPath`.
@@ -4214,7 +4214,7 @@ export interface components {
              * @enum {string}
              */
             apiVersion: "canopy/v1";
-            /** @description Whether nodes forward by these programs. Always false: this version computes paths, and no node forwards by path SIDs yet. */
+            /** @description Whether every node that one of the paths leads over has reported that it forwards by path SIDs. No source sends path programs yet. */
             forwarded: boolean;
             /** @description The source. */
             from: string;

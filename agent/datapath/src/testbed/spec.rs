@@ -51,6 +51,11 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             thresholds: None,
         });
     }
+    let far = |name: &str| match name {
+        "u0" => (!s.headend).then_some(parent),
+        child => child.strip_prefix('d').and_then(|i| i.parse().ok()).filter(|i| *i != 0).map(|i: u64| node(9 + i)),
+    };
+    let path_links = ports.iter().map(|p| PathLink { port: p.index, un: far(&p.name) }).collect();
     let tree = ok(TreeId::new("tree", 7));
     let memory = s.memory.map(|(va, rkey, length)| canopy_model::member::MemoryRegion { va, rkey, length });
     let mut branches: Vec<Branch> = (0..s.receivers)
@@ -144,6 +149,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             routes: vec![],
             addressing: plan,
             hmac: s.hmac.clone(),
+            path_links,
         },
         groups: [(ok(GroupId::new("group", 5)), group)].into(),
     }

@@ -341,7 +341,7 @@ fn a_group_is_fed_by_its_headend_and_sids_by_nodes() {
     assert_eq!((edge.bed.drops()["fabric_source"], edge.bed.telemetry().data_packets), (3, 0));
     let foreign = packet(at("2001:db8:3::1"), plan().un(node(3)).addr(), 64, UDP, &udp(80));
     edge.refuses("u0", &foreign, "fabric_source");
-    edge.passes("u0", &packet(plan().node_address(node(7)), plan().un(node(3)).addr(), 64, UDP, &udp(80)));
+    edge.refuses("u0", &packet(plan().node_address(node(7)), plan().un(node(3)).addr(), 64, UDP, &udp(80)), "path_sid");
     edge.passes("u0", &packet(at("2001:db8:3::1"), receiver(0), 64, UDP, &udp(80)));
     assert_eq!(edge.bed.run("u0", &good).0, REDIRECT);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports in a scrape: queues, Long-haul CNPs, round-trip times, Echo Requests. Flows are not exported: they are short-lived, and each would
+//! Ports in a scrape: queues, Long-haul CNPs, round-trip times, Echo Requests, packets to path SIDs. Flows are not exported: they are short-lived, and each would
 //! leave a series.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use canopy_agent_core::{PathPackets, Sample};
 use canopy_metrics::{Description, Family, Page};
-use canopy_model::congestion::{PortCongestion, QueueTelemetry};
+use canopy_model::congestion::QueueTelemetry;
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::Port;
 use canopy_model::telemetry::{LinkLoss, LinkRtt};
@@ -75,12 +76,17 @@ static REQUESTS: Family<1> = counter(
     "ICMPv6 Echo Requests to the neighbour whose fate is known, since the agent started.",
 );
 static REQUESTS_LOST: Family<1> = counter("canopy_link_echo_requests_lost", "Those without a reply.");
+static PATHS: Family<2> = Family::counter(
+    "canopy_path_packets",
+    "Packets to path SIDs that arrived on the port and were not dropped: forwarded over the link that the next uSID names, or ended, where the inner packet was forwarded.",
+    ["port", "action"],
+);
 static QUEUE_DROPS: Family<1> = counter("canopy_link_queue_drops", "Packets that the queue of the port dropped.");
 
 pub(super) fn families() -> Vec<Description> {
     let single = [&MARKING, &RTT, &ANSWERED, &LOST, &REQUESTS, &REQUESTS_LOST, &QUEUE_DROPS];
     let mut all: Vec<_> = GAUGES.iter().chain(&COUNTERS).chain(single).map(Family::describe).collect();
-    all.extend([&SENT, &HELD_BACK].map(Family::describe));
+    all.extend([&SENT, &HELD_BACK, &PATHS].map(Family::describe));
     all
 }
 
@@ -96,18 +102,20 @@ struct PortRow {
     /// Kept while no test packet is answered.
     rtt: Option<Duration>,
     loss: Option<LinkLoss>,
+    paths: PathPackets,
 }
 
 impl Ports {
-    pub(super) fn update(&mut self, ports: &[Port], queues: &[PortCongestion], rtts: &[LinkRtt], losses: &[LinkLoss]) {
+    pub(super) fn update(&mut self, ports: &[Port], sample: &Sample, rtts: &[LinkRtt], losses: &[LinkLoss]) {
         self.0.retain(|index, _| ports.iter().any(|p| p.index == *index));
         for port in ports {
             let row = self.0.entry(port.index).or_default();
             row.name.clone_from(&port.name);
-            row.queue = queues.iter().find(|q| q.port == port.index).map(|q| q.queue);
+            row.queue = sample.congestion.iter().find(|q| q.port == port.index).map(|q| q.queue);
             row.probes = rtts.iter().find(|r| r.port == port.index).copied();
             row.rtt = row.probes.and_then(|r| r.rtt).or(row.rtt);
             row.loss = losses.iter().find(|l| l.port == port.index).copied();
+            row.paths = sample.paths.get(&port.name).copied().unwrap_or_default();
         }
     }
 
@@ -127,7 +135,10 @@ impl Ports {
         let losses = || all().filter_map(|(labels, row)| Some((labels, row.loss?)));
         page.write(&REQUESTS, losses().map(|(labels, loss)| (labels, loss.requests)))?;
         page.write(&REQUESTS_LOST, losses().map(|(labels, loss)| (labels, loss.lost)))?;
-        page.write(&QUEUE_DROPS, losses().map(|(labels, loss)| (labels, loss.queue_drops)))
+        page.write(&QUEUE_DROPS, losses().map(|(labels, loss)| (labels, loss.queue_drops)))?;
+        let paths = all()
+            .flat_map(|([port], row)| [([port, "ended"], row.paths.ended), ([port, "forwarded"], row.paths.forwarded)]);
+        page.write(&PATHS, paths)
     }
 }
 

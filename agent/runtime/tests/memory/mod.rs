@@ -102,7 +102,7 @@ impl Datapath for Memory {
         let drop = DropCount { reason: 3, name: "branch_unknown".into(), packets: 4, port: None };
         let mut groups = self.groups.lock().unwrap();
         groups.iter_mut().for_each(|g| g.data_packets += 1);
-        Ok(Sample { groups: groups.clone(), node_drops: vec![drop], congestion: vec![queue()] })
+        Ok(Sample { groups: groups.clone(), node_drops: vec![drop], congestion: vec![queue()], ..Sample::default() })
     }
 
     fn queue_drops(&mut self) -> Result<BTreeMap<String, u64>, DatapathError> {

@@ -2,8 +2,11 @@
 //! Paths by uSIDs with the names of the topology, and with the marks of their links. They follow from the topology alone: a link that is
 //! out of service, dead or lossy is marked, and the path over it is there.
 
+use std::collections::BTreeSet;
+
 use canopy_model::ids::NodeId;
 use canopy_model::topology::{Endpoint, LinkDecl};
+use canopy_model::usid::MINOR_VERSION;
 use canopy_paths::decode::{End, Step, decode};
 use canopy_paths::fabric::PortOf;
 use canopy_paths::pair::{Paths, Ranked};
@@ -27,7 +30,15 @@ impl PathViews<'_> {
         };
         let paths = Paths::between(network.fabric()?, &[attached(from)?], &[attached(to)?]);
         let list = paths.list.iter().filter_map(|ranked| self.path(network, ranked, from, style)).collect();
-        Some(PathsView { list, total: paths.total, method: paths.method })
+        let nodes: BTreeSet<NodeId> = paths.list.iter().flat_map(|ranked| ranked.path.nodes()).collect();
+        let forwarded = self.forward(network, nodes);
+        Some(PathsView { list, total: paths.total, method: paths.method, forwarded })
+    }
+
+    /// Whether each of these nodes has reported a contract of which path SIDs are a part.
+    fn forward(&self, network: &Network, nodes: impl IntoIterator<Item = NodeId>) -> bool {
+        let reported = |node: NodeId| Some(self.0.node(&name(network, node))?.status.as_ref()?.minor_version);
+        nodes.into_iter().all(|node| reported(node).is_some_and(|minor| minor >= MINOR_VERSION))
     }
 
     fn path(
@@ -79,7 +90,9 @@ impl PathViews<'_> {
         };
         let decoded = decode(network.fabric()?, header, at);
         let end = decoded.end.map(|end| named(network, end)).map_err(|e| e.to_string());
-        Some(DecodedView { steps: decoded.steps.iter().map(|step| step_of(network, step)).collect(), end })
+        let nodes = decoded.steps.iter().map(|step| step.node);
+        let forwarded = !decoded.steps.is_empty() && self.forward(network, nodes);
+        Some(DecodedView { steps: decoded.steps.iter().map(|step| step_of(network, step)).collect(), end, forwarded })
     }
 }
 

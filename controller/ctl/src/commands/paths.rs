@@ -5,6 +5,7 @@ use std::io::Write;
 
 use canopy_controller_api::path::{DecodedAction, DecodedEnd, DecodedPath, PathDisjoint, PathItem, PathMethod, Paths};
 use canopy_controller_api::query::{DecodeQuery, PathQuery};
+use canopy_model::usid::MINOR_VERSION;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -76,13 +77,18 @@ fn write(paths: &Paths, is_wide: bool, out: &mut dyn Write) -> Result<(), Failur
     let (shown, total) = (paths.items.len() as u64, paths.total);
     let of = if shown < total { format!("{shown} of {total}") } else { total.to_string() };
     writeln!(out, "{of}: {method}")?;
-    not_forwarded(paths.forwarded, out)
+    write_forwarded(paths.forwarded, out)
 }
 
-fn not_forwarded(forwarded: bool, out: &mut dyn Write) -> Result<(), Failure> {
+/// What is missing until packets take these paths.
+fn write_forwarded(forwarded: bool, out: &mut dyn Write) -> Result<(), Failure> {
     if !forwarded {
-        writeln!(out, "no node forwards by path SIDs yet")?;
+        writeln!(
+            out,
+            "not all of these nodes have reported that they forward by path SIDs: contract 1.{MINOR_VERSION}"
+        )?;
     }
+    writeln!(out, "no source sends path programs yet")?;
     Ok(())
 }
 
@@ -145,7 +151,7 @@ fn write_decoded(decoded: &DecodedPath, out: &mut dyn Write) -> Result<(), Failu
         Some(end) => writeln!(out, "{}", end_of(end))?,
         None => writeln!(out, "dropped: {}", text(&decoded.error))?,
     }
-    not_forwarded(decoded.forwarded, out)
+    write_forwarded(decoded.forwarded, out)
 }
 
 fn end_of(end: &DecodedEnd) -> String {
@@ -172,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// Catches a path whose nodes include a host, and an answer that does not state that nothing forwards by it.
+    /// Catches a path whose nodes include a host, and an answer that does not state what is missing until packets take it.
     #[test]
     fn paths_are_rows_with_their_nodes_and_marks() {
         let link = |link: &str, from: &str, lossy: Option<u16>| json!({"link": link, "from": from, "destination": null, "drained": lossy.is_some(), "dead": false, "lossyPermille": lossy});
@@ -190,7 +196,8 @@ mod tests {
             table.lines().nth(1).unwrap().split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
         let marks = "n1/e1--n2/e1 drained, n1/e1--n2/e1 loses 2.1 %";
         assert_eq!(row, ["5f00:0:1:2::", "-", "n1 n2", "8960", "node", marks], "{table}");
-        assert!(table.ends_with("1 of 9: all shortest up-down paths\nno node forwards by path SIDs yet\n"), "{table}");
+        let last = "not all of these nodes have reported that they forward by path SIDs: contract 1.8\nno source sends path programs yet\n";
+        assert!(table.ends_with(&format!("1 of 9: all shortest up-down paths\n{last}")), "{table}");
         assert!(shown(true).contains("uN 0x0001, uN 0x0002"));
     }
 
@@ -199,14 +206,14 @@ mod tests {
     fn a_decoded_header_is_its_steps_and_its_end() {
         let step = json!({"place": "uSID 1 of the destination address", "usid": "uN 0x0002", "node": "n2", "link": "n1/e1--n2/e1"});
         let shown = |end: Value, error: &str| {
-            let decoded = json!({"apiVersion": "canopy/v1", "kind": "DecodedPath", "forwarded": false, "steps": [step], "end": end, "error": error});
+            let decoded = json!({"apiVersion": "canopy/v1", "kind": "DecodedPath", "forwarded": true, "steps": [step], "end": end, "error": error});
             let mut out = Vec::new();
             write_decoded(&read(decoded).unwrap(), &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         let end = json!({"action": "deliver", "node": "n2", "link": "n2/h--h2/e0", "to": "h2", "service": null, "tree": null});
         let first = "uSID 1 of the destination address: uN 0x0002 at n2 over n1/e1--n2/e1\n";
-        let last = "no node forwards by path SIDs yet\n";
+        let last = "no source sends path programs yet\n";
         let delivered = "n2 removes the header and sends the inner packet to h2 over n2/h--h2/e0\n";
         assert_eq!(shown(end, ""), format!("{first}{delivered}{last}"));
         assert_eq!(shown(json!(null), "uSID 2: x"), format!("{first}dropped: uSID 2: x\n{last}"));

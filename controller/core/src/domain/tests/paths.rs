@@ -67,6 +67,29 @@ fn drained_and_dead_links_are_marked_and_their_paths_shown() {
     assert!(!view.list[0].is_sound() && !view.list[1].is_sound());
 }
 
+/// Catches an agent of an earlier contract that counts, and a node that no path leads over.
+#[test]
+fn paths_are_forwarded_once_every_node_that_they_lead_over_has_reported_that_it_does() {
+    let mut w = World::with(fabric(3, 2, 1));
+    let report = |w: &mut World, node: &str, minor_version: u32| {
+        let generation = w.domain.node(node).unwrap().spec.generation;
+        let observed_term = w.domain.term();
+        let status = NodeStatus { observed_term, minor_version, ..reported(node, generation, vec![]) };
+        w.domain.report(status).unwrap();
+    };
+    assert!(!paths(&w, "h1-1", "h2-1").forwarded, "no node has reported");
+    for node in ["leaf1", "leaf2", "spine1"] {
+        report(&mut w, node, canopy_model::usid::MINOR_VERSION);
+    }
+    report(&mut w, "spine2", canopy_model::usid::MINOR_VERSION - 1);
+    assert!(!paths(&w, "h1-1", "h2-1").forwarded);
+    let by = |w: &World, spine: &str| captured(w, &format!("5f00:0:1:{spine}:2::"), None).unwrap().forwarded;
+    assert_eq!((by(&w, "101"), by(&w, "102")), (true, false));
+    report(&mut w, "spine2", canopy_model::usid::MINOR_VERSION);
+    assert!(paths(&w, "h1-1", "h2-1").forwarded, "leaf3 is on none of them");
+    assert!(!paths(&w, "h1-1", "h3-1").forwarded);
+}
+
 /// Catches nodes that are named by their place in the topology and not by their number.
 #[test]
 fn a_captured_address_is_decoded_by_name() {
