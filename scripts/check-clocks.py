@@ -37,6 +37,7 @@ ALLOWED = {
     "controller/actor/src/events.rs": "time stamps of events for operators",
     "controller/actor/src/task.rs": "who wrote a resource when, for operators",
     "controller/actor/src/committing.rs": "who began and ended a confirmed commit when, and its deadline as the next start needs it",
+    "controller/actor/src/changing.rs": "who sent a change set and took it back when, and when it ended, for operators",
     "controller/actor/src/drains.rs": "a drain ends at a time of day that an operator wrote; read again each minute, so that a clock that was set takes effect",
     "controller/rest/src/routes/drains.rs": "that time is in the future and within a year",
     "controller/actor/src/silences.rs": "a silence begins and ends at times of day that an operator wrote; read twice a second, so that a clock that was set takes effect",
