@@ -50,6 +50,7 @@ ALLOWED = {
     "controller/actor/src/incidents.rs": "when incidents began and ended, for operators",
     "controller/actor/src/health.rs": "when problems and stalls began, for operators",
     "controller/rest/src/request.rs": "when a traced request arrived: its spans are on the wall clock of that instant",
+    "controller/grpc/src/traced.rs": "when a traced join or leave arrived: its spans are on the wall clock of that instant",
     "controller/rest/src/routes/history.rs": "which entries of the audit are recent: each has the wall clock of its write",
     "controller/rest/src/routes/commit.rs": "the controller's time beside a deadline, for clients that show what is left",
     "controller/rest/src/routes/problems.rs": "the controller's time in its status, for operators",
