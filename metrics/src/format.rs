@@ -4,7 +4,7 @@
 //! Prometheus text is made from OpenMetrics, of which it is nearly a part: a counter's family has its samples' name, an info is a gauge, and
 //! there are no units, exemplars or end.
 
-use crate::page::{Bound, Source, open_metrics};
+use crate::page::{Bound, Source, open_metrics, without_exemplars};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
@@ -60,11 +60,10 @@ impl Format {
     /// # Errors
     /// Those of the source.
     pub fn write(self, source: impl Source, bound: Bound) -> Result<String, std::fmt::Error> {
-        let text = open_metrics(source, bound)?;
-        Ok(match self {
-            Self::OpenMetrics => text,
-            Self::Text => to_text(&text),
-        })
+        match self {
+            Self::OpenMetrics => open_metrics(source, bound),
+            Self::Text => Ok(to_text(&without_exemplars(source, bound)?.0)),
+        }
     }
 }
 
@@ -86,7 +85,6 @@ fn to_text(open: &str) -> String {
             };
             out.extend(["# HELP ", name, suffix, " ", help, "\n# TYPE ", name, suffix, " ", kind, "\n"]);
         } else if !line.starts_with('#') {
-            // As it is: no family has exemplars, which text cannot have.
             out.extend([line, "\n"]);
         }
     }

@@ -14,4 +14,4 @@ pub mod page;
 pub mod server;
 
 pub use family::{Description, Family, Kind};
-pub use page::{Bound, Page, Source, Value};
+pub use page::{Bound, Exemplar, Page, Source, Value};

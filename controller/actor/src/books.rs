@@ -40,7 +40,7 @@ pub const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Old records of each kind that one write removes, at most.
 const MAX_REMOVED: usize = 2;
 /// One entry, one version, what they displace, one record of a confirmed commit, and one of an idempotency key with what it displaces fit
-/// into the transaction of every command.
+/// into the transaction of every command; so do an entry, a version and the three records of a change set.
 const _: () = assert!(MAX_WRITES + 4 + 2 * MAX_REMOVED + once::MAX_REMOVED <= MAX_OPS);
 
 const AUDIT: &str = "audit/";
@@ -163,8 +163,7 @@ impl Books {
             let octets = value.len() as u32;
             if let Some(sequence) = audit_sequence(key) {
                 let entry = serde_json::from_slice::<Audited>(value).ok();
-                let of_group = entry.filter(|entry| entry.kind.is_of_tenant());
-                let owner = of_group.and_then(|entry| owner_of_group(entry.tenant.as_deref()));
+                let owner = owner(entry.as_ref().and_then(|entry| entry.kind.tenant_in(entry.tenant.as_deref())));
                 self.audit.add(sequence, (), octets, &owner);
             } else if let Some((target, revision)) = key.strip_prefix(VERSION).and_then(version_of) {
                 let version = serde_json::from_slice::<Ended>(value).ok();
@@ -273,8 +272,21 @@ fn audit(entry: &Entry<'_>, sequence: u64) -> AuditEntry {
         fields.truncate(MAX_FIELDS);
     }
     let (written, Target { kind, name }) = (entry.written.clone(), entry.target.clone());
-    let tenant = entry.tenant.as_deref().and_then(to_record);
-    AuditEntry { sequence, written, action, kind, name, uid, generation, fields, more_fields, tenant }
+    let tenant = kind.recorded_tenant(entry.tenant.as_deref());
+    AuditEntry {
+        sequence,
+        written,
+        action,
+        kind,
+        name,
+        uid,
+        generation,
+        fields,
+        more_fields,
+        tenant,
+        more: 0,
+        last: None,
+    }
 }
 
 /// Whose a version of a resource is, with what its record has of the tenant.

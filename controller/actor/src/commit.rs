@@ -14,21 +14,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use canopy_controller_core::audit::{Action, IntentKind};
-use canopy_controller_core::metadata::{Labels, Metadata};
+use canopy_controller_core::metadata::Metadata;
 use canopy_controller_core::principal::{PrincipalKind, Written};
-use canopy_controller_core::tenant::{Scope, recorded, to_record};
+use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::{Command, Domain, DomainError};
-use canopy_model::drain::DrainSpec;
-use canopy_model::group::GroupSpec;
-use canopy_model::member::MemberSpec;
-use canopy_model::topology::TopologySpec;
 use canopy_store::{MAX_VALUE_BYTES, Op};
 use canopy_units::UnixTime;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::intent::Declared;
 use crate::{CommandError, Intent, Target};
 
 /// Shortest time until an unconfirmed commit is rolled back.
@@ -159,16 +154,6 @@ pub(crate) struct Before {
     intent: Option<Declared>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Declared {
-    #[serde(default)]
-    labels: Labels,
-    spec: Value,
-    /// Of a group in another tenant than the default one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    tenant: Option<String>,
-}
-
 /// What is to be stored with the first change of a resource in a commit, and kept by [`Commit::keep`] then.
 pub(crate) struct Touch {
     pub(crate) op: Op,
@@ -256,12 +241,7 @@ impl Commit {
         if self.changes.contains_key(target) {
             return Ok(None);
         }
-        let intent = old.map(|(metadata, Intent { labels, spec })| Declared {
-            labels: labels.clone(),
-            spec: spec.clone(),
-            tenant: to_record(&metadata.tenant),
-        });
-        let before = Before { kind: target.kind, name: target.name.clone(), intent };
+        let before = Before { kind: target.kind, name: target.name.clone(), intent: old.map(Declared::of) };
         // A struct of strings, numbers and JSON values: serialising it cannot fail.
         let value = serde_json::to_vec(&before).expect("what a resource was is JSON");
         let octets = value.len() as u64;
@@ -310,73 +290,36 @@ impl Before {
     /// # Errors
     /// The intent cannot be read any more.
     pub(crate) fn command(&self, domain: &Domain) -> Result<Option<Command>, CommandError> {
-        let present = self.target().declared(domain);
+        let target = self.target();
+        // What is known of a problem is no change of a commit.
+        if target.kind == IntentKind::Silence {
+            return Ok(None);
+        }
+        let present = target.declared(domain);
         if self.intent.is_none() && present.is_none() {
             return Ok(None);
         }
-        let name = self.name.clone();
-        let command = match (self.kind, &self.intent) {
-            (IntentKind::Topology, Some(before)) => Command::PutTopology {
-                labels: before.labels.clone(),
-                spec: self.spec::<TopologySpec>(before)?,
-                if_match: None,
-            },
-            (IntentKind::Topology, None) => Command::DeleteTopology,
-            (IntentKind::Drain, Some(before)) => Command::PutDrain {
-                name,
-                labels: before.labels.clone(),
-                spec: self.spec::<DrainSpec>(before)?,
-                if_match: None,
-                create_only: false,
-            },
-            (IntentKind::Drain, None) => Command::DeleteDrain { name },
-            (IntentKind::Group, Some(before)) => Command::PutGroup {
-                tenant: Some(recorded(before.tenant.as_deref()).to_owned()),
-                name,
-                labels: before.labels.clone(),
-                spec: self.spec::<GroupSpec>(before)?,
-                if_match: None,
-                create_only: false,
-            },
-            (IntentKind::Group, None) => Command::DeleteGroup { name },
-            (IntentKind::Member, intent) => {
-                // A host that has joined since is a member by its own will.
-                if present.is_some_and(|(metadata, _)| !is_operators(&metadata)) {
-                    return Ok(None);
-                }
-                let (group, host) = name.split_once('/').unwrap_or((&name, ""));
-                let (group, host) = (group.to_owned(), host.to_owned());
-                match intent {
-                    Some(before) => {
-                        let tenant = recorded(before.tenant.as_deref());
-                        if domain.tenant_of(&group).is_some_and(|present| present != tenant) {
-                            let detail = "it is another tenant's by now".to_owned();
-                            return Err(DomainError::InUse { kind: "group", name: group, detail }.into());
-                        }
-                        let spec = self.spec::<MemberSpec>(before)?;
-                        Command::PutMember { group, spec, create_only: false, instance: None, lease: None }
-                    }
-                    None => Command::DeleteMember { group, host },
-                }
+        if target.kind == IntentKind::Member {
+            // A host that has joined since is a member by its own will.
+            if present.is_some_and(|(metadata, _)| !is_operators(&metadata)) {
+                return Ok(None);
             }
-            (
-                IntentKind::Silence
-                | IntentKind::Hmac
-                | IntentKind::Commit
-                | IntentKind::Identity
-                | IntentKind::LogLevel,
-                _,
-            ) => return Ok(None),
-        };
-        Ok(Some(command))
+            let group = self.name.split_once('/').map_or(self.name.as_str(), |(group, _)| group);
+            if let (Some(before), Some(tenant)) = (&self.intent, domain.tenant_of(group))
+                && tenant != before.tenant()
+            {
+                let detail = "it is another tenant's by now".to_owned();
+                return Err(DomainError::InUse { kind: "group", name: group.to_owned(), detail }.into());
+            }
+        }
+        let Some(before) = &self.intent else { return Ok(target.deletion()) };
+        before.command(&target).map_err(|e| unreadable(&target, &e))
     }
+}
 
-    fn spec<T: DeserializeOwned>(&self, before: &Declared) -> Result<T, CommandError> {
-        serde_json::from_value(before.spec.clone()).map_err(|e| {
-            let why = format!("what {} was before cannot be read: {e}", self.target());
-            DomainError::Limit(why).into()
-        })
-    }
+/// What `target` was before cannot be written again.
+pub(crate) fn unreadable(target: &Target, why: &serde_json::Error) -> CommandError {
+    DomainError::Limit(format!("what {target} was before cannot be read: {why}")).into()
 }
 
 /// The records of a commit, the newest first.

@@ -388,15 +388,16 @@ fn in_bounds(timeout: Duration) -> Result<(), CommandError> {
     if (MIN_TIMEOUT..=MAX_TIMEOUT).contains(&timeout) { Ok(()) } else { Err(CommandError::CommitTimeout(timeout)) }
 }
 
-fn drawn_id() -> Result<String, CommandError> {
+/// 16 hexadecimal digits, drawn at random.
+pub(crate) fn drawn_id() -> Result<String, CommandError> {
     let mut drawn = [0; 8];
-    let failed =
-        |e: getrandom::Error| StoreError::Failed { doing: "drawing the id of a commit", detail: e.to_string() };
+    let failed = |e: getrandom::Error| StoreError::Failed { doing: "drawing an id", detail: e.to_string() };
     getrandom::fill(&mut drawn).map_err(|e| CommandError::Store(failed(e)))?;
     Ok(hex::encode(drawn))
 }
 
-fn refusal(domain: &Domain, target: &Target, why: &CommandError) -> Refused {
+/// Why a resource was not written, as it is kept.
+pub(crate) fn refusal(domain: &Domain, target: &Target, why: &CommandError) -> Refused {
     let mut detail = why.to_string();
     if let Some(cause) = std::error::Error::source(why) {
         detail += &format!(": {cause}");

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use crate::CommandError;
 use crate::attempts::Attempts;
 use crate::captures::CaptureBook;
+use crate::change_sets::ChangeSets;
 use crate::charts::ChartState;
 use crate::commit::Commit;
 use crate::commit_times::CommitTimes;
@@ -89,6 +90,7 @@ pub(crate) struct Shared {
     validations: Arc<Semaphore>,
     journal_readers: Arc<Semaphore>,
     commit: Mutex<Option<Commit>>,
+    change_sets: Mutex<ChangeSets>,
     commit_times: Mutex<CommitTimes>,
     telemetry: Telemetry,
     charts: ChartState,
@@ -137,7 +139,7 @@ impl Controller {
         store: Arc<dyn Store>,
         commands: mpsc::Sender<Message>,
         durable: watch::Receiver<u64>,
-        commit: Option<Commit>,
+        (commit, change_sets): (Option<Commit>, ChangeSets),
         incidents: IncidentState,
         events: Events,
     ) -> Self {
@@ -161,6 +163,7 @@ impl Controller {
             confirmations: Mutex::default(),
             validations: Arc::new(Semaphore::new(1)),
             commit: Mutex::new(commit),
+            change_sets: Mutex::new(change_sets),
             commit_times: Mutex::default(),
             health: Mutex::default(),
             flaps: Mutex::default(),
@@ -293,6 +296,10 @@ impl Controller {
 
     pub(crate) fn commit_lock(&self) -> MutexGuard<'_, Option<Commit>> {
         self.0.commit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn change_sets_lock(&self) -> MutexGuard<'_, ChangeSets> {
+        self.0.change_sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the task after the commands that are already queued; later ones are [`CommandError::Stopping`].

@@ -96,6 +96,22 @@ pub enum CommandError {
         /// The id that the caller sent.
         id: String,
     },
+    /// A change set beside another one of the same owner.
+    #[error("change set {id} is not finished: wait for its end, or take it back (canopyctl change-set undo {id})")]
+    ChangeSetActive {
+        /// Its id.
+        id: String,
+    },
+    /// A change set that was taken back, or is.
+    #[error("{by} has taken change set {id} back at {}", rfc3339::seconds(*at))]
+    ChangeSetUndone {
+        /// Its id.
+        id: String,
+        /// Who.
+        by: String,
+        /// When.
+        at: UnixTime,
+    },
     /// A change in a confirmed commit that could not be taken back.
     #[error("{resource} cannot be taken back: {why}; or do it once the commit has ended")]
     NotReversible {

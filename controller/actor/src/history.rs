@@ -8,6 +8,7 @@ use canopy_units::UnixTime;
 use serde::de::DeserializeOwned;
 
 use crate::books::{Version, audit_key, audit_prefix, audit_sequence, version_prefix};
+use crate::joins::{joins_key, joins_prefix, sequence_of};
 use crate::{CommandError, Controller, Target};
 
 /// Entries of the audit that one request reads, at most: beyond them, the answer has where to continue.
@@ -20,6 +21,8 @@ const CHUNK: usize = 500;
 pub struct AuditFilter {
     /// What a caller sees.
     pub scope: Scope,
+    /// The joins and leaves of hosts, instead of what operators wrote.
+    pub hosts: bool,
     /// Of resources of this kind.
     pub kind: Option<IntentKind>,
     /// Of resources of this name.
@@ -58,15 +61,20 @@ impl Controller {
         let store = self.0.store.clone();
         let read = move || {
             let (mut found, mut below, mut read_so_far) = (Vec::new(), before, 0);
+            let (prefix, key_of, of_key): (_, fn(u64) -> String, fn(&str) -> Option<u64>) = if filter.hosts {
+                (joins_prefix(), joins_key, sequence_of)
+            } else {
+                (audit_prefix(), audit_key, audit_sequence)
+            };
             loop {
-                let key = below.map(audit_key);
-                let page = store.newest(audit_prefix(), key.as_deref(), CHUNK)?;
+                let key = below.map(key_of);
+                let page = store.newest(prefix, key.as_deref(), CHUNK)?;
                 for (key, value) in &page {
                     if found.len() == limit {
                         return Ok((found, below));
                     }
                     // By the key: the page also ends behind an entry that cannot be read.
-                    below = audit_sequence(key);
+                    below = of_key(key);
                     read_so_far += 1;
                     found.extend(parsed::<AuditEntry>(value).filter(|entry| filter.takes(entry)));
                 }

@@ -3,8 +3,9 @@
 
 use canopy_controller_core::audit::IntentKind;
 use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels, Metadata};
+use canopy_controller_core::tenant::{recorded, to_record};
 use canopy_controller_core::{Command, Domain};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// A resource by kind and name.
@@ -43,7 +44,91 @@ impl Intent {
     }
 }
 
+/// The declared part of a resource in a record, from which it can be written again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Declared {
+    #[serde(default)]
+    labels: Labels,
+    spec: Value,
+    /// Of a group in another tenant than the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
+}
+
+impl Declared {
+    /// A resource as it is.
+    pub(crate) fn of((metadata, intent): &(Metadata, Intent)) -> Self {
+        let Intent { labels, spec } = intent.clone();
+        Self { labels, spec, tenant: to_record(&metadata.tenant) }
+    }
+
+    /// What `command` wants; `None` if it does not declare a resource.
+    pub(crate) fn wanted(command: &Command) -> Option<Self> {
+        let Intent { labels, spec } = wanted(command)?;
+        Some(Self { labels, spec, tenant: None })
+    }
+
+    /// The tenant of the group that it is, or that it is of.
+    pub(crate) fn tenant(&self) -> &str {
+        recorded(self.tenant.as_deref())
+    }
+
+    /// The command that makes `target` this; `None` of what is no resource. A group comes into [`Declared::tenant`].
+    ///
+    /// # Errors
+    /// The spec is not one of this version.
+    pub(crate) fn command(&self, target: &Target) -> Result<Option<Command>, serde_json::Error> {
+        let (name, labels, spec) = (target.name.clone(), self.labels.clone(), self.spec.clone());
+        Ok(Some(match target.kind {
+            IntentKind::Topology => {
+                Command::PutTopology { labels, spec: serde_json::from_value(spec)?, if_match: None }
+            }
+            IntentKind::Drain => {
+                let spec = serde_json::from_value(spec)?;
+                Command::PutDrain { name, labels, spec, if_match: None, create_only: false }
+            }
+            IntentKind::Silence => {
+                Command::PutSilence { name, labels, spec: serde_json::from_value(spec)?, create_only: false }
+            }
+            IntentKind::Group => {
+                let (tenant, spec) = (Some(self.tenant().to_owned()), serde_json::from_value(spec)?);
+                Command::PutGroup { tenant, name, labels, spec, if_match: None, create_only: false }
+            }
+            IntentKind::Member => {
+                let group = name.split_once('/').map_or(name.as_str(), |(group, _)| group).to_owned();
+                let spec = serde_json::from_value(spec)?;
+                Command::PutMember { group, spec, create_only: false, instance: None, lease: None }
+            }
+            IntentKind::Hmac
+            | IntentKind::Commit
+            | IntentKind::ChangeSet
+            | IntentKind::Identity
+            | IntentKind::LogLevel => return Ok(None),
+        }))
+    }
+}
+
 impl Target {
+    /// The command that deletes it; `None` of what is no resource.
+    pub(crate) fn deletion(&self) -> Option<Command> {
+        let name = self.name.clone();
+        match self.kind {
+            IntentKind::Topology => Some(Command::DeleteTopology),
+            IntentKind::Drain => Some(Command::DeleteDrain { name }),
+            IntentKind::Silence => Some(Command::DeleteSilence { name }),
+            IntentKind::Group => Some(Command::DeleteGroup { name }),
+            IntentKind::Member => {
+                let (group, host) = name.split_once('/').unwrap_or((&name, ""));
+                Some(Command::DeleteMember { group: group.to_owned(), host: host.to_owned() })
+            }
+            IntentKind::Hmac
+            | IntentKind::Commit
+            | IntentKind::ChangeSet
+            | IntentKind::Identity
+            | IntentKind::LogLevel => None,
+        }
+    }
+
     /// What a command of an operator writes; `None` for commands that the controller gives itself.
     pub fn of(command: &Command) -> Option<Self> {
         let (kind, name) = match command {
@@ -90,7 +175,11 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 owned(domain.declared_member(group, host))
             }
-            IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity | IntentKind::LogLevel => None,
+            IntentKind::Hmac
+            | IntentKind::Commit
+            | IntentKind::ChangeSet
+            | IntentKind::Identity
+            | IntentKind::LogLevel => None,
         }
     }
 
@@ -119,7 +208,11 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 domain.declared_member(group, host)?.0
             }
-            IntentKind::Hmac | IntentKind::Commit | IntentKind::Identity | IntentKind::LogLevel => return None,
+            IntentKind::Hmac
+            | IntentKind::Commit
+            | IntentKind::ChangeSet
+            | IntentKind::Identity
+            | IntentKind::LogLevel => return None,
         };
         Some(metadata.tag())
     }

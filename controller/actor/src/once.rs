@@ -10,7 +10,6 @@ use std::time::Duration;
 use canopy_controller_core::audit::IntentKind;
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::request_id::RequestId;
-use canopy_controller_core::tenant::to_record;
 use canopy_controller_core::uid::Uid;
 use canopy_controller_core::{Command, Outcome};
 use canopy_store::Op;
@@ -20,10 +19,11 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::CommandError;
+use crate::change_sets::{self, ChangeOrder};
 use crate::commit::Act;
 use crate::intent::{Target, wanted};
 use crate::order::{Order, Precondition};
-use crate::shares::{Bounds, Owner, Shares, owner, owner_of_group};
+use crate::shares::{Bounds, Owner, Shares, owner};
 
 /// Keys that are kept; of who has most the oldest leaves first.
 pub const MAX_KEYS: usize = 100_000;
@@ -81,6 +81,26 @@ impl Attempt {
         Some(Self { id: id(by, order.key.as_deref()?), wants: short(&wants) })
     }
 
+    /// The same for a change set, and for its undo.
+    pub(crate) fn of_change_set(order: &ChangeOrder) -> Option<Self> {
+        let key = order.key.as_deref()?;
+        let wants = match &order.act {
+            change_sets::Act::Apply(commands) | change_sets::Act::Again(commands) => {
+                // One order after the other: all of them at once may be large.
+                let mut all = Sha256::new();
+                for (command, precondition) in commands {
+                    let (command, precondition) = (command.clone(), precondition.clone());
+                    let single =
+                        Order { key: order.key.clone(), precondition, ..Order::new(command, order.by.clone()) };
+                    all.update(Self::of(&single)?.wants);
+                }
+                json!(["apply", hex::encode(all.finalize())])
+            }
+            change_sets::Act::Undo(id) => json!(["undo", id]),
+        };
+        Some(Self { id: id(&order.by, key), wants: short(&wants) })
+    }
+
     /// The same for an act on a commit.
     pub(crate) fn of_act(act: &Act, by: &Principal, key: Option<&str>) -> Option<Self> {
         let wants = match act {
@@ -116,7 +136,7 @@ pub(crate) struct Past {
 
 impl Past {
     fn owner(&self) -> Owner {
-        if self.kind.is_of_tenant() { owner_of_group(self.tenant.as_deref()) } else { owner(None) }
+        owner(self.kind.tenant_in(self.tenant.as_deref()))
     }
 
     pub(crate) fn target(&self) -> Target {
@@ -211,7 +231,7 @@ impl Once {
     ) -> Note {
         let Attempt { id, wants } = attempt;
         let Target { kind, name } = target;
-        let past = Past { at, request, wants, outcome, kind, name, uid, tenant: tenant.and_then(to_record) };
+        let past = Past { at, request, wants, outcome, kind, name, uid, tenant: kind.recorded_tenant(tenant) };
         // A struct of strings and numbers: serialising it cannot fail.
         let value = serde_json::to_vec(&past).expect("a record is JSON");
         let removed = self.leaving(&id, at, &past.owner());

@@ -7,6 +7,7 @@ use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::trace::Trace;
 use canopy_controller_core::{Command, Domain, DomainError};
+use serde::{Deserialize, Serialize};
 
 use crate::{CommandError, Target};
 
@@ -39,7 +40,8 @@ pub struct Order {
 
 /// As whose manager a command is given. A resource with the label [`MANAGED_BY`] is written by the manager that this names, and by no one else:
 /// two writers would overwrite each other for ever.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Manager {
     /// Without a manager.
     #[default]

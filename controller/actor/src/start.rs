@@ -16,9 +16,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::books::Books;
+use crate::change_sets::ChangeSets;
 use crate::commit::Commit;
 use crate::events::{Code, Events};
 use crate::incidents::IncidentState;
+use crate::joins::Joins;
 use crate::once::Once;
 use crate::record::{decode, op};
 use crate::task::{self, Task};
@@ -71,10 +73,11 @@ pub async fn start_with(
         Ok::<_, StartError>((domain, IncidentState::open(opened.beside()), Events::open(opened.beside())))
     };
     let (opened, incidents, events) = tokio::task::spawn_blocking(open).await.map_err(|_| StartError::Runtime)??;
-    let Opened { domain, revision, books, once, commit, unstarted, read_only, recovery } = opened;
+    let Opened { domain, revision, books, joins, once, commit, change_sets, unstarted, read_only, recovery } = opened;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let (durable, settled) = watch::channel(0);
-    let controller = Controller::new(domain, store.clone(), commands, settled, commit, incidents, events);
+    let controller =
+        Controller::new(domain, store.clone(), commands, settled, (commit, change_sets), incidents, events);
     if let Some(lost) = recovery {
         controller.events().note(Code::StoreRecovered, None, lost.to_string());
     }
@@ -87,6 +90,7 @@ pub async fn start_with(
         durable,
         queue,
         books,
+        joins,
         once,
         traced: Vec::new(),
         read_only: None,
@@ -123,8 +127,10 @@ struct Opened {
     domain: Domain,
     revision: u64,
     books: Books,
+    joins: Joins,
     once: Once,
     commit: Option<Commit>,
+    change_sets: ChangeSets,
     /// The last term, if the next one could not be stored on a full disk.
     unstarted: Option<u64>,
     /// The full store.
@@ -165,7 +171,9 @@ fn open(
     let expected = snapshot.revision;
     let books = Books::restore(snapshot.entries.iter().map(|(key, value)| (key.as_str(), value.as_slice())));
     let pairs = snapshot.entries.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+    let joins = Joins::restore(pairs.clone());
     let once = Once::restore(pairs.clone());
+    let change_sets = ChangeSets::restore(pairs.clone());
     let commit = Commit::restore(pairs, UnixTime::now(), Instant::now())
         .map_err(|(key, source)| StartError::Restore(RestoreError::Record { key, source }))?;
     let mut records = decoded(snapshot.entries).map_err(StartError::Restore)?;
@@ -181,7 +189,18 @@ fn open(
     for ops in opened.chunks(MAX_WRITES).chain([&ops[..]]).filter(|_| unstarted.is_none()) {
         revision = store.commit(revision, ops).map_err(StartError::Store)?;
     }
-    Ok(Opened { domain, revision, books, once, commit, unstarted, read_only, recovery: store.recovery() })
+    Ok(Opened {
+        domain,
+        revision,
+        books,
+        joins,
+        once,
+        commit,
+        change_sets,
+        unstarted,
+        read_only,
+        recovery: store.recovery(),
+    })
 }
 
 fn key_from(digits: &[u8]) -> Option<[u8; 32]> {

@@ -28,9 +28,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::books::{Books, Entry, Note};
+use crate::change_sets::{ChangeOrder, ChangeSet};
 use crate::commit::{self, Act, Commit, Touch};
 use crate::events::Code;
 use crate::intent::{Target, wanted};
+use crate::joins::{self, Joins};
 use crate::once::{self, Attempt, Once, Past, Replayed};
 use crate::order::Order;
 use crate::preview::Preview;
@@ -48,6 +50,8 @@ pub(crate) enum Message {
     Execute(Box<Request>),
     /// Begins, extends or ends a confirmed commit.
     Commit(Box<Deed>),
+    /// Begins a change set, or takes one back.
+    ChangeSet(Box<ChangeDeed>),
     /// Adds an entry to the audit, of an act that writes nothing else.
     Audit(Box<AuditedAct>),
     /// Takes a term above this one, durably.
@@ -83,6 +87,12 @@ pub(crate) struct Deed {
     pub(crate) answer: oneshot::Sender<Result<(Commit, Option<Replayed>), CommandError>>,
 }
 
+/// What an operator does with change sets.
+pub(crate) struct ChangeDeed {
+    pub(crate) order: ChangeOrder,
+    pub(crate) answer: oneshot::Sender<Result<(ChangeSet, Option<Replayed>), CommandError>>,
+}
+
 /// What an operator does that changes no record but the audit.
 pub(crate) struct AuditedAct {
     pub(crate) target: Target,
@@ -111,6 +121,8 @@ pub(crate) struct Task {
     pub(crate) queue: mpsc::Receiver<Message>,
     /// What operators wrote.
     pub(crate) books: Books,
+    /// Which hosts joined and left.
+    pub(crate) joins: Joins,
     /// Writes that may be sent again.
     pub(crate) once: Once,
     /// Traced changes that are applied and whose store is not done.
@@ -125,41 +137,43 @@ pub(crate) struct Task {
     pub(crate) rates: Rates,
 }
 
-type Answer = oneshot::Sender<Result<Done, CommandError>>;
+pub(crate) type Answer = oneshot::Sender<Result<Done, CommandError>>;
 
 /// An order that passed every check.
-struct Checked {
-    prepared: Prepared,
-    note: Option<Note>,
+pub(crate) struct Checked {
+    pub(crate) prepared: Prepared,
+    pub(crate) note: Option<Note>,
+    joined: Option<joins::Note>,
     touch: Option<Touch>,
     preview: Option<Box<Preview>>,
     /// Of the resource from then on, if it is there.
-    uid: Option<Uid>,
+    pub(crate) uid: Option<Uid>,
 }
 
 /// A command that passed every check and is not applied yet.
-struct Planned {
-    change: Change,
-    ops: Vec<Op>,
-    rewires: bool,
-    answer: Answer,
+pub(crate) struct Planned {
+    pub(crate) change: Change,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) rewires: bool,
+    pub(crate) answer: Answer,
 }
 
 /// What is applied in memory once it is durable, or will be before it is seen.
-struct Change {
-    prepared: Prepared,
-    note: Option<Note>,
-    touch: Option<Touch>,
-    once: Option<once::Note>,
+pub(crate) struct Change {
+    pub(crate) prepared: Prepared,
+    pub(crate) note: Option<Note>,
+    pub(crate) joined: Option<joins::Note>,
+    pub(crate) touch: Option<Touch>,
+    pub(crate) once: Option<once::Note>,
     /// When it arrived, if it is an operator's or an application's.
-    intent: Option<Monotonic>,
-    show: Option<Show>,
-    trace: Option<Trace>,
+    pub(crate) intent: Option<Monotonic>,
+    pub(crate) show: Option<Show>,
+    pub(crate) trace: Option<Trace>,
 }
 
 /// Commands that were applied and have their commit before them; nothing of them was published.
 #[derive(Default)]
-struct Batch {
+pub(crate) struct Batch {
     /// By key; a later write of a key replaces an earlier one.
     ops: BTreeMap<String, Op>,
     octets: usize,
@@ -168,12 +182,17 @@ struct Batch {
 }
 
 impl Batch {
-    fn has_room(&self, ops: &[Op]) -> bool {
+    /// Nothing is to be stored.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    pub(crate) fn has_room(&self, ops: &[Op]) -> bool {
         let new = ops.iter().filter(|op| !self.ops.contains_key(op.key())).count();
         self.ops.len() + new <= MAX_OPS && self.octets + octets(ops) <= ORDINARY_OCTETS
     }
 
-    fn add(&mut self, ops: Vec<Op>) {
+    pub(crate) fn add(&mut self, ops: Vec<Op>) {
         self.octets += octets(&ops);
         self.ops.extend(ops.into_iter().map(|op| (op.key().to_owned(), op)));
     }
@@ -181,11 +200,12 @@ impl Batch {
 
 impl Change {
     /// All that is stored with it.
-    fn ops(&self) -> Vec<Op> {
+    pub(crate) fn ops(&self) -> Vec<Op> {
         let noted = self.note.iter().flat_map(|note| note.ops.iter().cloned());
+        let joined = self.joined.iter().flat_map(|note| note.ops.iter().cloned());
         let touched = self.touch.iter().map(|touch| touch.op.clone());
         let keyed = self.once.iter().flat_map(|once| once.ops.iter().cloned());
-        self.prepared.writes.iter().map(op).chain(noted).chain(touched).chain(keyed).collect()
+        self.prepared.writes.iter().map(op).chain(noted).chain(joined).chain(touched).chain(keyed).collect()
     }
 }
 
@@ -224,6 +244,7 @@ impl Task {
                 }
                 Some(Message::Audit(act)) => self.audit(*act).await?,
                 Some(Message::Commit(deed)) => self.do_with_commit(*deed).await?,
+                Some(Message::ChangeSet(deed)) => self.do_with_change_set(*deed).await?,
                 Some(Message::EndSilence { name, why }) => self.end_silence(name, why).await?,
                 Some(Message::Execute(request)) => {
                     held = self.batch(*request).await?;
@@ -253,14 +274,17 @@ impl Task {
 
     /// When [`Task::do_what_is_due`] may have something to do.
     fn due(&self) -> Option<Instant> {
-        [self.controller.commit_due(), self.drain_due(), self.deletion_due()].into_iter().flatten().min()
+        let all = [self.controller.commit_due(), self.drain_due(), self.deletion_due(), self.change_set_due()];
+        all.into_iter().flatten().min()
     }
 
-    /// Rolls back a commit that was not confirmed in time, ends a drain whose time has passed, and takes a step of a deletion.
+    /// Rolls back a commit that was not confirmed in time, ends a drain whose time has passed, and takes a step of a deletion and of a change
+    /// set.
     async fn do_what_is_due(&mut self) -> Result<(), StoreError> {
         self.roll_back_if_due().await?;
         self.end_drain_if_due().await?;
-        self.continue_deletion().await
+        self.continue_deletion().await?;
+        self.continue_change_set().await
     }
 
     /// Carries out `first` and the commands that wait behind it. Returns the next message that is none.
@@ -336,7 +360,7 @@ impl Task {
             Ok(Checked { prepared, preview, .. }) if dry_run => {
                 Ok(Done { outcome: prepared.outcome(), applied: None, replayed: None, preview })
             }
-            Ok(Checked { prepared, note, touch, uid, .. }) => {
+            Ok(Checked { prepared, note, joined, touch, uid, .. }) => {
                 if let Some(path) = self.read_only.clone().filter(|_| !prepared.is_noop() || keyed.is_some()) {
                     batch.answers.push((answer, Err(CommandError::Store(StoreError::Full { path }))));
                     return None;
@@ -346,7 +370,7 @@ impl Task {
                     let of = (target, tenant.as_deref());
                     self.once.note(attempt, (UnixTime::now(), request), prepared.outcome(), of, uid)
                 });
-                let change = Change { prepared, note, touch, once, intent, show, trace };
+                let change = Change { prepared, note, joined, touch, once, intent, show, trace };
                 return Some(Planned { ops: change.ops(), change, rewires, answer });
             }
             Err(refused) => Err(refused),
@@ -357,7 +381,7 @@ impl Task {
 
     /// Counts an operator's change of what a tenant has; also one that is refused, which costs as much. One of what is in none of the caller's
     /// tenants counts for the first of these, whether it is another's or not there.
-    fn check_rate(&mut self, order: &Order) -> Result<(), CommandError> {
+    pub(crate) fn check_rate(&mut self, order: &Order) -> Result<(), CommandError> {
         // Operators of the domain keep order among tenants: no tenant's rate holds them up.
         let is_bound = order.by.kind == PrincipalKind::Operator && !order.dry_run;
         let found = self.controller.read(|d| {
@@ -392,7 +416,7 @@ impl Task {
     }
 
     /// Checks an order, and notes what an operator writes, and what the controller (`is_own`) writes of what operators declare.
-    fn prepare(&self, domain: &Domain, order: Order, is_own: bool) -> Result<Checked, CommandError> {
+    pub(crate) fn prepare(&self, domain: &Domain, order: Order, is_own: bool) -> Result<Checked, CommandError> {
         order.check(domain)?;
         order.check_manager(domain)?;
         if let Command::Retire { node, .. } | Command::CancelRetirement { node } = &order.command {
@@ -403,9 +427,13 @@ impl Task {
         let is_operator = written.by.kind == PrincipalKind::Operator || is_own;
         let target = Target::of(&command).filter(|_| is_operator || dry_run || plan.is_some());
         let Some(target) = target else {
+            let act = host_act(domain, &command, &written);
+            let prepared = domain.prepare_as(command, &written)?;
+            let act = act.filter(|_| !prepared.is_noop());
             return Ok(Checked {
-                prepared: domain.prepare_as(command, &written)?,
+                prepared,
                 note: None,
+                joined: act.map(|(target, action, tenant)| self.joins.note(target, action, written, &tenant)),
                 touch: None,
                 preview: None,
                 uid: None,
@@ -449,10 +477,10 @@ impl Task {
             (None, Some(_)) => Some(domain.next_uid()),
             (_, None) => None,
         };
-        Ok(Checked { prepared, note, touch, preview, uid })
+        Ok(Checked { prepared, note, joined: None, touch, preview, uid })
     }
 
-    fn apply_before_commit(&mut self, planned: Planned, batch: &mut Batch) {
+    pub(crate) fn apply_before_commit(&mut self, planned: Planned, batch: &mut Batch) {
         let Planned { change, ops, rewires, answer } = planned;
         if !ops.is_empty() {
             self.controller.applies();
@@ -463,12 +491,15 @@ impl Task {
     }
 
     fn apply(&mut self, change: Change) -> Result<Done, CommandError> {
-        let Change { prepared, note, touch, once, intent, show, trace } = change;
+        let Change { prepared, note, joined, touch, once, intent, show, trace } = change;
         if let Some(touch) = touch {
             self.controller.touched(touch);
         }
         if let Some(note) = note {
             self.books.keep(note);
+        }
+        if let Some(joined) = joined {
+            self.joins.keep(joined);
         }
         if let Some(once) = once {
             self.keep_key(once);
@@ -496,7 +527,7 @@ impl Task {
     }
 
     /// Commits what was applied, publishes it and answers. A store that refuses it has failed as well: memory is ahead of it.
-    async fn finish(&mut self, batch: Batch) -> Result<(), StoreError> {
+    pub(crate) async fn finish(&mut self, batch: Batch) -> Result<(), StoreError> {
         let Batch { ops, answers, rewires, .. } = batch;
         let begun = self.controller.now();
         if !ops.is_empty()
@@ -520,7 +551,7 @@ impl Task {
     }
 
     /// Commits, then applies.
-    async fn execute(&mut self, planned: Planned) -> Result<(), StoreError> {
+    pub(crate) async fn execute(&mut self, planned: Planned) -> Result<(), StoreError> {
         let Planned { change, ops, rewires, answer } = planned;
         let begun = self.controller.now();
         if !ops.is_empty()
@@ -588,7 +619,7 @@ impl Task {
             Err(refused) => return Ok(Err(refused)),
         };
         let intent = Some(self.controller.now());
-        let change = Change { prepared, note, touch, once: None, intent, show: None, trace: None };
+        let change = Change { prepared, note, joined: None, touch, once: None, intent, show: None, trace: None };
         let mut ops = change.ops();
         ops.extend(also);
         match self.commit(ops).await {
@@ -680,6 +711,18 @@ impl Task {
         self.controller.publish_nodes(&nodes);
         Ok(())
     }
+}
+
+/// What a host does by itself to its membership, and the tenant of the group.
+fn host_act(domain: &Domain, command: &Command, written: &Written) -> Option<(Target, Action, String)> {
+    let action = match command {
+        Command::PutMember { .. } => Action::Join,
+        Command::DeleteMember { .. } => Action::Leave,
+        _ => return None,
+    };
+    let target = Target::of(command).filter(|_| written.by.kind == PrincipalKind::Host)?;
+    let tenant = target.tenant(domain, command)?;
+    Some((target, action, tenant))
 }
 
 /// A command that changes what operators and applications want; the others follow from the state.

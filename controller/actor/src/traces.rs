@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use canopy_controller_core::confirmations::Published;
+use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::trace::{SpanId, Trace};
 use canopy_model::ids::Generation;
 use canopy_model::status::Took;
@@ -72,6 +73,13 @@ impl Span {
         self.attributes.push(("canopy.node", node.to_owned()));
         self
     }
+}
+
+/// A random id of a request that has none of its caller.
+pub fn drawn_request() -> Option<RequestId> {
+    let mut octets = [0; 16];
+    getrandom::fill(&mut octets).ok()?;
+    RequestId::new(octets)
 }
 
 /// A random id.
@@ -160,8 +168,6 @@ impl Controller {
 
 #[cfg(test)]
 mod tests {
-    use canopy_controller_core::request_id::RequestId;
-
     use super::*;
 
     fn trace(id: u8) -> Trace {

@@ -29,6 +29,8 @@ pub enum IntentKind {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
+    /// Resources that were sent at once; its name is its id.
+    ChangeSet,
     /// The certificates of an agent; its name is `node/NAME` or `host/NAME`.
     Identity,
     /// A filter of log lines; its name is `controller` or `agent/node`.
@@ -50,7 +52,7 @@ macro_rules! same {
         }
     };
 }
-same!(Topology, Drain, Silence, Group, Member, Hmac, Commit, Identity, LogLevel);
+same!(Topology, Drain, Silence, Group, Member, Hmac, Commit, ChangeSet, Identity, LogLevel);
 
 /// One write of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -62,7 +64,7 @@ pub struct AuditItem {
     pub time_unix_ns: u64,
     /// Who did.
     pub by: Principal,
-    /// `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`; of an identity `enroll` or `revoke`.
+    /// `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`; of a change set `begin` or `cancel`; of a host `join` or `leave`; of an identity `enroll` or `revoke`.
     #[schema(value_type = String)]
     pub action: audit::Action,
     /// Kind of the resource.
@@ -86,6 +88,16 @@ pub struct AuditItem {
     /// Id of the request, 32 hexadecimal digits; absent if the controller wrote without one, or an earlier version did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// How many of the same this entry is: joins, or leaves, of one principal and group within a minute.
+    #[serde(default = "one")]
+    pub count: u64,
+    /// When the last of them came, nanoseconds since 1970; absent if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_unix_ns: Option<u64>,
+}
+
+const fn one() -> u64 {
+    1
 }
 
 impl From<audit::AuditEntry> for AuditItem {
@@ -101,6 +113,8 @@ impl From<audit::AuditEntry> for AuditItem {
             fields,
             more_fields,
             tenant: _,
+            more,
+            last,
         } = entry;
         let request_id = written.request.map(|id| id.to_string());
         let (time_unix_ns, by, kind) = (written.at.nanos(), written.by.into(), kind.into());
@@ -116,6 +130,8 @@ impl From<audit::AuditEntry> for AuditItem {
             fields,
             more_fields: more_fields as u64,
             request_id,
+            count: more + 1,
+            last_unix_ns: last.map(|at| at.nanos()),
         }
     }
 }

@@ -35,6 +35,7 @@ macro_rules! from_fields {
 
 pub mod authority;
 pub mod capture;
+pub mod change_set;
 pub mod chart;
 pub mod check;
 pub mod commit;

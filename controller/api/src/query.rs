@@ -56,6 +56,16 @@ pub struct KeyHeader {
     pub idempotency_key: Option<String>,
 }
 
+/// Manager of an action on several resources.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct ManagerHeader {
+    /// Manager that sends the resources. One with the label `canopy/managed-by` is written by the manager of that name alone; `take-over`
+    /// writes it without the label.
+    #[param(rename = "Canopy-Manager")]
+    pub canopy_manager: Option<String>,
+}
+
 /// Filter and page of the audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -79,6 +89,9 @@ pub struct AuditQuery {
     pub action: Option<Action>,
     /// Only writes of the last so many seconds, on the controller's clock.
     pub within_seconds: Option<u64>,
+    /// The joins and leaves of hosts, instead of what operators wrote.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hosts: bool,
     /// Send changes as server-sent events instead of a list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watch: bool,

@@ -73,6 +73,10 @@ pub enum Kind {
     AuditList,
     /// A confirmed commit.
     Commit,
+    /// [`crate::change_set::ChangeSetResource`].
+    ChangeSet,
+    /// A list of [`crate::change_set::ChangeSetResource`].
+    ChangeSetList,
     /// A list of [`crate::history::VersionItem`].
     VersionList,
     /// A list of [`crate::identity::Revocation`].

@@ -2,10 +2,11 @@
 //! What an operator has written: one entry per write, stored in the same transaction as the write.
 
 use canopy_model::ids::Generation;
+use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
 
 use crate::principal::Written;
-use crate::tenant::recorded;
+use crate::tenant::{recorded, to_record};
 use crate::uid::Uid;
 
 /// Fields that one entry names, at most.
@@ -28,6 +29,8 @@ pub enum IntentKind {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
+    /// Resources that were sent at once; its name is its id.
+    ChangeSet,
     /// The certificates of an agent, or a token; its name is `node/NAME`, `host/NAME` or `token/NAME`; or a step of the replacement
     /// of the authority, `authority/STEP`.
     Identity,
@@ -39,6 +42,30 @@ impl IntentKind {
     /// Whether it belongs to a tenant: a group, or a member of one.
     pub const fn is_of_tenant(self) -> bool {
         matches!(self, Self::Group | Self::Member)
+    }
+
+    /// The tenant that a record about it belongs to, with what the record has of the tenant; `None`: it is the domain's.
+    pub fn tenant_in(self, record: Option<&str>) -> Option<&str> {
+        match self {
+            Self::Group | Self::Member => Some(recorded(record)),
+            // Of the callers of a tenant, or of the domain.
+            Self::ChangeSet => record,
+            Self::Topology
+            | Self::Drain
+            | Self::Silence
+            | Self::Hmac
+            | Self::Commit
+            | Self::Identity
+            | Self::LogLevel => None,
+        }
+    }
+
+    /// What a record about it has of its tenant.
+    pub fn recorded_tenant(self, tenant: Option<&str>) -> Option<String> {
+        match self {
+            Self::ChangeSet => tenant.map(str::to_owned),
+            _ => tenant.and_then(to_record),
+        }
     }
 }
 
@@ -61,18 +88,19 @@ impl std::str::FromStr for IntentKind {
             Self::Member,
             Self::Hmac,
             Self::Commit,
+            Self::ChangeSet,
             Self::Identity,
             Self::LogLevel,
         ];
         let found = all.into_iter().find(|kind| kind.to_string() == text);
         found.ok_or_else(|| {
-            format!("{text:?} is not a kind: use Topology, Drain, Silence, Group, Member, Hmac, Commit, Identity or LogLevel")
+            format!("{text:?} is not a kind: use Topology, Drain, Silence, Group, Member, Hmac, Commit, ChangeSet, Identity or LogLevel")
         })
     }
 }
 
 /// What a write did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
     /// A resource was created.
@@ -83,13 +111,13 @@ pub enum Action {
     Delete,
     /// A rotation of keys was begun, or a token got another secret.
     Rotate,
-    /// A confirmed commit was begun.
+    /// A confirmed commit, or a change set, was begun.
     Begin,
     /// It was confirmed: its changes stay.
     Confirm,
     /// It got more time.
     Extend,
-    /// It was rolled back because an operator wanted it; or a retirement was taken back.
+    /// It was rolled back because an operator wanted it; or a retirement or a change set was taken back.
     Cancel,
     /// It was rolled back because its time had passed.
     Expire,
@@ -99,11 +127,15 @@ pub enum Action {
     Revoke,
     /// A node is retired: it is drained, cleaned up and revoked.
     Retire,
+    /// A host joined a group.
+    Join,
+    /// A host left a group.
+    Leave,
 }
 
 impl Action {
     /// Every action, for filters.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Create,
         Self::Update,
         Self::Delete,
@@ -116,6 +148,8 @@ impl Action {
         Self::Enroll,
         Self::Revoke,
         Self::Retire,
+        Self::Join,
+        Self::Leave,
     ];
 }
 
@@ -147,13 +181,23 @@ pub struct AuditEntry {
     /// The tenant of the group: see [`AuditEntry::tenant`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// How many more of the same followed within a minute, of joins and leaves.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub more: u64,
+    /// When the last of these came; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<UnixTime>,
 }
 
 impl AuditEntry {
-    /// The tenant that it belongs to, of a group or a member; `None`: it is the domain's.
+    /// The tenant that it belongs to; `None`: it is the domain's.
     pub fn tenant(&self) -> Option<&str> {
-        self.kind.is_of_tenant().then(|| recorded(self.tenant.as_deref()))
+        self.kind.tenant_in(self.tenant.as_deref())
     }
+}
+
+fn is_none(n: &u64) -> bool {
+    *n == 0
 }
 
 fn is_zero(n: &usize) -> bool {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_model::ids::Generation;
-use canopy_units::Monotonic;
+use canopy_units::{Monotonic, UnixTime};
 
+use crate::request_id::RequestId;
 use crate::trace::Trace;
 
 /// Upper bounds of the buckets; what takes longer is in one more.
@@ -45,6 +46,8 @@ pub struct Confirmations {
     /// In all queues of `nodes` together.
     waiting: usize,
     times: Times,
+    /// Of each bucket the last traced change.
+    exemplars: [Option<Exemplar>; BOUNDS.len() + 1],
     unmeasured: u64,
 }
 
@@ -66,6 +69,17 @@ pub struct Published {
     pub trace: Trace,
     /// When it was durable; when it was noted, before that.
     pub at: Monotonic,
+}
+
+/// A change whose trace has the parts of its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exemplar {
+    /// Id of the trace.
+    pub trace: RequestId,
+    /// How long it took.
+    pub time: Duration,
+    /// When the last node confirmed it.
+    pub at: UnixTime,
 }
 
 /// Times of the changes that every node has confirmed.
@@ -134,7 +148,12 @@ impl Confirmations {
             change.get_mut().left -= 1;
             traced.extend(change.get().traced.as_deref().copied());
             if change.get().left == 0 {
-                self.times.add(now.since(change.remove().since));
+                let Change { since, traced, .. } = change.remove();
+                let time = now.since(since);
+                let bucket = self.times.add(time);
+                if let Some(Published { trace, .. }) = traced.as_deref() {
+                    self.exemplars[bucket] = Some(Exemplar { trace: trace.id, time, at: trace.wall(now) });
+                }
             }
         }
         if queue.is_empty() {
@@ -179,13 +198,20 @@ impl Confirmations {
     pub fn times(&self) -> Times {
         self.times
     }
+
+    /// The last traced change of each bucket that had one, with the bucket.
+    pub fn exemplars(&self) -> impl Iterator<Item = (usize, Exemplar)> {
+        self.exemplars.iter().enumerate().filter_map(|(bucket, exemplar)| Some((bucket, (*exemplar)?)))
+    }
 }
 
 impl Times {
-    fn add(&mut self, time: Duration) {
+    /// Adds a time. Returns its bucket.
+    fn add(&mut self, time: Duration) -> usize {
         let bucket = BOUNDS.iter().position(|bound| time <= *bound).unwrap_or(BOUNDS.len());
         self.buckets[bucket] += 1;
         self.sum += time;
+        bucket
     }
 }
 
@@ -246,6 +272,9 @@ mod tests {
         assert_eq!((traces(c.confirmed("b", 9, at(21))), traces(c.sent("b", 0, 9))), (vec![one], vec![]));
         c.published(first, at(30));
         assert_eq!(c.waiting(), 0);
+        // Of each bucket the last that was traced: 20 ms of the first and 17 of the third are one bucket.
+        let exemplars: Vec<_> = c.exemplars().map(|(bucket, e)| (bucket, e.trace, e.time)).collect();
+        assert_eq!(exemplars, [(4, trace(1).id, Duration::from_millis(20))]);
     }
 
     #[test]

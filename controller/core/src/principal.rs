@@ -12,7 +12,7 @@ pub const MAX_PRINCIPAL_NAME: usize = 128;
 pub const MAX_ACCOUNT: usize = 63 + 1 + 253;
 
 /// Kinds of principals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PrincipalKind {
     /// A person or program that uses the REST API.
@@ -25,7 +25,7 @@ pub enum PrincipalKind {
 }
 
 /// Programs that an operator writes through with a credential of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Via {
     /// The web UI, with the bearer of a session.
@@ -33,7 +33,7 @@ pub enum Via {
 }
 
 /// Who makes a change, as far as the socket or the session shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Principal {
     /// Kind.
     pub kind: PrincipalKind,

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::metadata::DEFAULT_TENANT;
 
 /// What a caller sees, or may change, of what belongs to tenants.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Scope {
     /// Everything.
     #[default]
@@ -29,6 +32,15 @@ impl Scope {
         match tenant {
             Some(tenant) => self.has(tenant),
             None => self.is_domain(),
+        }
+    }
+
+    /// Whether it has all that the other has.
+    pub fn has_all_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Domain, _) => true,
+            (Self::Tenants(_), Self::Domain) => false,
+            (Self::Tenants(own), Self::Tenants(others)) => others.is_subset(own),
         }
     }
 
@@ -65,6 +77,9 @@ mod tests {
         let acme = Scope::Tenants(["acme".to_owned()].into());
         assert!(acme.has("acme") && !acme.has("other") && !acme.has("") && !acme.has(DEFAULT_TENANT));
         assert!(acme.has_of(Some("acme")) && !acme.has_of(None) && !acme.is_domain());
+        let both = Scope::Tenants(["acme".to_owned(), "other".to_owned()].into());
+        assert!(both.has_all_of(&acme) && !acme.has_all_of(&both) && acme.has_all_of(&acme));
+        assert!(Scope::Domain.has_all_of(&both) && !both.has_all_of(&Scope::Domain));
         assert!(Scope::Domain.has("acme") && Scope::Domain.has_of(None) && Scope::default().is_domain());
         assert!(!Scope::Tenants(BTreeSet::new()).has(""));
     }

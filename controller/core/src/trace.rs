@@ -43,6 +43,35 @@ impl Trace {
     }
 }
 
+/// The span in which a caller sends a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    /// Id of the caller's trace, and of the request.
+    pub id: RequestId,
+    /// The caller's span.
+    pub span: SpanId,
+    /// The caller records its own spans, and wants those that follow.
+    pub is_sampled: bool,
+}
+
+impl TraceParent {
+    /// What a `traceparent` of any version has; a malformed one is as good as none (W3C Trace Context, sections 3.2.2 and 3.2.3).
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        let version = parts.next()?;
+        let is_hex = |text: &str, digits: usize| {
+            text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let (trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_whole = version != "00" || parts.next().is_none();
+        let parent = u64::from_str_radix(parent, 16).ok().filter(|_| is_hex(parent, 16));
+        let span = SpanId::new(parent?.to_be_bytes())?;
+        let is_sampled = u8::from_str_radix(flags, 16).ok().filter(|_| is_hex(flags, 2))? & 1 == 1;
+        let is_known = is_hex(version, 2) && version != "ff" && is_whole;
+        Some(Self { id: trace.parse().ok().filter(|_| is_known)?, span, is_sampled })
+    }
+}
+
 /// As a `traceparent` whose spans are sampled (W3C Trace Context, section 3.2.2).
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod ca;
 mod certificate;
+mod change_set;
 mod history;
 mod identity;
 mod log_level;
@@ -19,6 +20,7 @@ mod upgrade;
 
 pub use ca::{CaAction, CaArgs, LossArgs};
 pub use certificate::{CertificateAction, CertificateArgs};
+pub use change_set::{ChangeSetAction, ChangeSetArgs};
 pub use history::{AuditAction, AuditArgs, Audited, DiffArgs, HistoryArgs, UndoArgs, Versioned, VersionedArgs};
 pub use identity::{IdentityAction, IdentityArgs, NodeAction, NodeArgs, RetireArgs, RetireOutput};
 pub use log_level::{LogLevelAction, LogLevelArgs};
@@ -122,6 +124,8 @@ pub enum Command {
     Wait(WaitArgs),
     /// Show, confirm, cancel or extend a confirmed commit: changes that are taken back unless they are confirmed in time.
     Commit(CommitArgs),
+    /// List change sets, show how far one is, or take one back: `apply` sends many resources as one.
+    ChangeSet(ChangeSetArgs),
     /// Show or rotate the keys of the SRH HMAC TLV.
     Hmac(HmacArgs),
     /// Show or replace the authority that signs the certificates of agents.

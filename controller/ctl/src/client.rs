@@ -204,6 +204,11 @@ impl Client {
         Self { commit: Some(commit.to_owned()), ..self.clone() }
     }
 
+    /// Changes are a part of a confirmed commit.
+    pub fn is_within_commit(&self) -> bool {
+        self.commit.is_some()
+    }
+
     /// A request that changes something and answers with a `T`.
     ///
     /// # Errors

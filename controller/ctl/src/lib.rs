@@ -77,6 +77,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Unsilence(a) => commands::silence::unsilence(&client, &a, out).await,
         Command::Wait(a) => commands::wait::run(&client, &a, out).await,
         Command::Commit(a) => commands::commit::run(&client, &a, out).await,
+        Command::ChangeSet(a) => commands::change_set::run(&client, &a.action, out).await,
         Command::LogLevel(a) => commands::log_level::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
         Command::Ca(a) => commands::ca::run(&client, &a.action, out).await,

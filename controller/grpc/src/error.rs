@@ -39,6 +39,8 @@ pub fn command(e: CommandError) -> Status {
         | CommandError::DomainCommitPending { .. }
         | CommandError::CommitEnded { .. }
         | CommandError::NotReversible { .. }
+        | CommandError::ChangeSetActive { .. }
+        | CommandError::ChangeSetUndone { .. }
         | CommandError::ManagedBy { .. }
         | CommandError::NotTheManager { .. }
         | CommandError::KeyReused { .. }

@@ -7,6 +7,7 @@
 //! - `by`: who at a host joins, and which groups there are for it.
 //! - `guard`: what one caller may have in flight; `whole` has the messages that are passed on, `items` how much may be in one.
 //! - `leases`: memberships that end with the agent of their host.
+//! - `traced`: the span of a join or a leave.
 //! - `node`, `membership` and `identity`: one service each. Desired state travels on one `watch` per node, so a slow agent gets the
 //!   newest state and never a queue.
 
@@ -24,6 +25,7 @@ mod membership;
 mod node;
 mod secure;
 mod server;
+mod traced;
 mod whole;
 
 pub use caller::Caller;

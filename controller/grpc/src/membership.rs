@@ -11,6 +11,7 @@ use canopy_control::pb::{
     LeaveResponse, WatchGroupRequest, WatchGroupResponse,
 };
 use canopy_controller_actor::{CommandError, Controller, Done, Order};
+use canopy_controller_core::trace::Trace;
 use canopy_controller_core::{Command, DomainError};
 use canopy_model::ids::{GroupId, check_name};
 use canopy_model::member::MemberSpec;
@@ -25,6 +26,7 @@ use crate::closing::closed;
 use crate::error;
 use crate::keys::Keys;
 use crate::leases::Leases;
+use crate::traced::Traced;
 
 /// Longest duration of a unary call.
 const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,8 +44,9 @@ impl Membership {
         Self { controller, keys, leases, closing }
     }
 
-    async fn execute(&self, command: Command, by: By) -> Result<Done, Status> {
-        let order = Order { scope: by.scope, ..Order::new(command, by.principal) };
+    async fn execute(&self, command: Command, by: By, trace: Option<Trace>) -> Result<Done, Status> {
+        let request = trace.map(|trace| trace.id);
+        let order = Order { scope: by.scope, request, trace, ..Order::new(command, by.principal) };
         match tokio::time::timeout(UNARY_TIMEOUT, self.controller.carry_out(order)).await {
             Ok(done) => done.map_err(error::command),
             Err(_) => Err(Status::deadline_exceeded(format!(
@@ -71,9 +74,12 @@ impl Membership {
     }
 }
 
-#[tonic::async_trait]
-impl MembershipService for Membership {
-    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
+impl Membership {
+    async fn joined(
+        &self,
+        request: Request<JoinRequest>,
+        trace: Option<Trace>,
+    ) -> Result<Response<JoinResponse>, Status> {
         let caller = Caller::of(&request)?;
         let span = tracing::info_span!(
             "join",
@@ -96,7 +102,7 @@ impl MembershipService for Membership {
             let joined = tokio::spawn(
                 async move {
                     let _joining = joining;
-                    this.execute(command, by).await
+                    this.execute(command, by, trace).await
                 }
                 .in_current_span(),
             );
@@ -114,7 +120,11 @@ impl MembershipService for Membership {
         .await
     }
 
-    async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveResponse>, Status> {
+    async fn left(
+        &self,
+        request: Request<LeaveRequest>,
+        trace: Option<Trace>,
+    ) -> Result<Response<LeaveResponse>, Status> {
         let caller = Caller::of(&request)?;
         let span = tracing::info_span!(
             "leave",
@@ -128,12 +138,33 @@ impl MembershipService for Membership {
         caller.as_host(&self.controller, &self.keys, &host)?;
         let by = By::at(&host, uid, &account)?;
         async {
-            self.execute(Command::DeleteMember { group, host }, by).await?;
+            self.execute(Command::DeleteMember { group, host }, by, trace).await?;
             tracing::info!("left");
             Ok(Response::new(LeaveResponse {}))
         }
         .instrument(span)
         .await
+    }
+}
+
+#[tonic::async_trait]
+impl MembershipService for Membership {
+    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
+        let traced = Traced::begin(&self.controller, request.metadata(), "Join");
+        let done = self.joined(request, traced.as_ref().map(Traced::trace)).await;
+        if let Some(traced) = traced {
+            traced.end(&done);
+        }
+        done
+    }
+
+    async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveResponse>, Status> {
+        let traced = Traced::begin(&self.controller, request.metadata(), "Leave");
+        let done = self.left(request, traced.as_ref().map(Traced::trace)).await;
+        if let Some(traced) = traced {
+            traced.end(&done);
+        }
+        done
     }
 
     type HoldMembershipStream = Pin<Box<dyn Stream<Item = Result<HoldMembershipResponse, Status>> + Send>>;

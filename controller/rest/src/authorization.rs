@@ -74,7 +74,7 @@ enum Reach {
 /// A packet is captured by a write that reads.
 const CAPTURES: &str = "/api/v1/groups/{group}/captures";
 
-const OF_TENANTS: [(&str, &str, Reach); 35] = [
+const OF_TENANTS: [(&str, &str, Reach); 39] = [
     ("GET", "/api/v1/caller", Reach::Scoped),
     ("POST", "/api/v1/sign-in-codes", Reach::Scoped),
     ("GET", "/api/v1/sessions", Reach::Scoped),
@@ -85,6 +85,10 @@ const OF_TENANTS: [(&str, &str, Reach); 35] = [
     ("POST", "/api/v1/tokens/{token}/rotate", Reach::Scoped),
     ("DELETE", "/api/v1/tokens/{token}", Reach::Scoped),
     ("GET", "/api/v1/audit", Reach::Scoped),
+    ("GET", "/api/v1/change-sets", Reach::Scoped),
+    ("POST", "/api/v1/change-sets", Reach::Scoped),
+    ("GET", "/api/v1/change-sets/{set}", Reach::Scoped),
+    ("POST", "/api/v1/change-sets/{set}/undo", Reach::Scoped),
     ("GET", "/api/v1/charts", Reach::Scoped),
     ("GET", "/api/v1/events", Reach::Scoped),
     ("GET", "/api/v1/problems", Reach::Scoped),

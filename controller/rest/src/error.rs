@@ -113,6 +113,8 @@ impl From<CommandError> for ApiError {
                 Self::new(StatusCode::CONFLICT, "CommitPending", detail)
             }
             CommandError::CommitEnded { .. } => Self::new(StatusCode::CONFLICT, "CommitEnded", detail),
+            CommandError::ChangeSetActive { .. } => Self::new(StatusCode::CONFLICT, "ChangeSetActive", detail),
+            CommandError::ChangeSetUndone { .. } => Self::new(StatusCode::CONFLICT, "ChangeSetUndone", detail),
             CommandError::NotReversible { .. } => Self::new(StatusCode::CONFLICT, "NotReversible", detail),
             CommandError::KeyReused { .. } => Self {
                 errors: vec![FieldError::new("Idempotency-Key", "was sent with another write")],

@@ -24,9 +24,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    authority, captures, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts, identities,
-    incidents, links, log_levels, members, nodes, paths, problems, retirements, sign_in, silences, single_sign_on,
-    telemetry, tenants, tokens, topology, validate, waited,
+    authority, captures, change_sets, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts,
+    identities, incidents, links, log_levels, members, nodes, paths, problems, retirements, sign_in, silences,
+    single_sign_on, telemetry, tenants, tokens, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -49,6 +49,9 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(commit::confirm))
         .routes(routes!(commit::cancel))
         .routes(routes!(commit::extend))
+        .routes(routes!(change_sets::list, change_sets::create))
+        .routes(routes!(change_sets::get))
+        .routes(routes!(change_sets::undo))
         .routes(routes!(links::list))
         .routes(routes!(links::get))
         .routes(routes!(flows::list))

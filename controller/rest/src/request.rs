@@ -9,7 +9,7 @@ use axum::response::Response;
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::traces::{self, Span};
 use canopy_controller_core::request_id::RequestId;
-use canopy_controller_core::trace::{SpanId, Trace};
+use canopy_controller_core::trace::{SpanId, Trace, TraceParent};
 use canopy_units::UnixTime;
 
 /// Header of every answer.
@@ -48,7 +48,7 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
     if CURRENT.try_with(|_| ()).is_ok() {
         return next.run(request).await;
     }
-    let current = of_caller(request.headers()).unwrap_or_else(|| Current { id: drawn(), caller: None });
+    let current = of_caller(request.headers()).unwrap_or_else(|| Current { id: traces::drawn_request(), caller: None });
     let mut response = CURRENT.scope(current, next.run(request)).await;
     if let Some(value) = current.id.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
         response.headers_mut().insert(REQUEST_ID, value);
@@ -101,31 +101,15 @@ pub(crate) fn span(request: &Request) -> tracing::Span {
     tracing::info_span!("request", id, method = %request.method(), route)
 }
 
-/// What a `traceparent` of any version has; a malformed one is as good as none.
+/// The only `traceparent`, if it is well-formed.
 fn of_caller(headers: &HeaderMap) -> Option<Current> {
     let mut all = headers.get_all(TRACEPARENT).iter();
     let text = all.next()?.to_str().ok()?;
     if all.next().is_some() {
         return None;
     }
-    let mut parts = text.split('-');
-    let version = parts.next()?;
-    let is_hex = |text: &str, digits: usize| {
-        text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let (trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_whole = version != "00" || parts.next().is_none();
-    let parent = u64::from_str_radix(parent, 16).ok().filter(|_| is_hex(parent, 16));
-    let parent = SpanId::new(parent?.to_be_bytes())?;
-    let is_sampled = u8::from_str_radix(flags, 16).ok().filter(|_| is_hex(flags, 2))? & 1 == 1;
-    let is_known = is_hex(version, 2) && version != "ff" && is_whole;
-    Some(Current { id: Some(trace.parse().ok().filter(|_| is_known)?), caller: Some((parent, is_sampled)) })
-}
-
-fn drawn() -> Option<RequestId> {
-    let mut octets = [0; 16];
-    getrandom::fill(&mut octets).ok()?;
-    RequestId::new(octets)
+    let TraceParent { id, span, is_sampled } = TraceParent::parse(text)?;
+    Some(Current { id: Some(id), caller: Some((span, is_sampled)) })
 }
 
 #[cfg(test)]
@@ -165,6 +149,6 @@ mod tests {
 
     #[test]
     fn drawn_ids_differ() {
-        assert_ne!(drawn().unwrap(), drawn().unwrap());
+        assert_ne!(traces::drawn_request().unwrap(), traces::drawn_request().unwrap());
     }
 }

@@ -32,6 +32,8 @@ const WAYS_IN: &[&str] = &[
 const METRICS: &[&str] = &["get /metrics", "get /api/v1/prometheus/targets", "get /api/v1/caller"];
 const VIEWER: &[&str] = &[
     "get /api/v1/audit",
+    "get /api/v1/change-sets",
+    "get /api/v1/change-sets/{set}",
     "get /api/v1/charts",
     "get /api/v1/commit",
     "get /api/v1/controllers",
@@ -80,6 +82,8 @@ const VIEWER: &[&str] = &[
     "post /api/v1/validate",
 ];
 const OPERATOR: &[&str] = &[
+    "post /api/v1/change-sets",
+    "post /api/v1/change-sets/{set}/undo",
     "post /api/v1/commit",
     "post /api/v1/commit/cancel",
     "post /api/v1/commit/confirm",
@@ -117,6 +121,10 @@ const ADMIN: &[&str] = &[
 const OF_TENANTS: &[&str] = &[
     "get /api/v1/caller",
     "get /api/v1/audit",
+    "get /api/v1/change-sets",
+    "get /api/v1/change-sets/{set}",
+    "post /api/v1/change-sets",
+    "post /api/v1/change-sets/{set}/undo",
     "get /api/v1/charts",
     "get /api/v1/events",
     "get /api/v1/groups",

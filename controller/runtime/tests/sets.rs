@@ -97,3 +97,40 @@ async fn the_deletion_of_a_large_group_is_waited_for() {
     assert_eq!(controller.store.scan("member/").unwrap().entries, vec![]);
     controller.stop().await;
 }
+
+/// Catches files of many resources that are written in part, without a way back, or that a controller forgets which restarts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_resources_are_one_change_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    let file = |n: usize| {
+        (0..n).fold(String::new(), |mut text, i| {
+            write!(text, "---\napiVersion: canopy/v1\nkind: Group\nmetadata: {{name: m{i:04}}}\nspec: {{}}\n").unwrap();
+            text
+        })
+    };
+    // Few are written one by one.
+    controller.apply(&file(30)).await.unwrap();
+    assert_eq!(controller.ctl(&["change-set", "list"]).await.unwrap(), "no change sets\n");
+    let applied = controller.apply(&file(200)).await.unwrap();
+    let lines: Vec<&str> = applied.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[199]), (201, "group/m0000 unchanged", "group/m0199 created"));
+    let id = lines[200].split(' ').nth(2).unwrap();
+    let shown = controller.ctl(&["change-set", "show", id]).await.unwrap();
+    assert!(shown.contains("applied, 200 of 200 resources, 170 created, 0 updated"), "{shown}");
+    // Within a commit, it is no change set.
+    let pending =
+        controller.ctl(&["apply", "-f", dir.path().join("apply.yaml").to_str().unwrap(), "--confirm", "1h"]).await;
+    assert!(pending.is_ok(), "{pending:?}");
+    let list = controller.ctl(&["change-set", "list"]).await.unwrap();
+    assert_eq!(list.lines().count(), 2, "{list}");
+
+    controller.ctl(&["delete", "group", "m0100"]).await.unwrap();
+    let (code, why) = controller.ctl(&["change-set", "undo", id]).await.unwrap_err();
+    assert_eq!((code, why.as_str()), (4, "1 of its resources were not put back"));
+    let shown = controller.ctl(&["change-set", "show", id]).await.unwrap();
+    assert!(shown.contains("169 of 170 put back\n  group/m0100 was not put back: "), "{shown}");
+    assert_eq!(names(&controller).await.lines().count(), 31);
+    controller.stop().await;
+}

@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{Tra
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::trace::v1::Span;
+pub use opentelemetry_proto::tonic::trace::v1::Span;
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
@@ -74,6 +74,11 @@ impl Collector {
     /// Waits for a message.
     pub fn message(&self, deadline: Duration) -> ExportTraceServiceRequest {
         self.received.recv_timeout(deadline).expect("nothing was sent to the collector")
+    }
+
+    /// Whether a span of this trace was among what [`Collector::trace`] has taken in.
+    pub fn has_seen(&self, trace: &[u8]) -> bool {
+        self.traces.contains_key(trace)
     }
 
     /// The spans by name of a trace that `is_complete`, as soon as there is one. Every span is sent once.

@@ -2,8 +2,9 @@
 //! A controller over a store that fails when a test wants it, and two operators.
 #![allow(dead_code)] // Each test program uses its part.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use canopy_controller_actor::Running;
@@ -18,6 +19,7 @@ pub(crate) struct Failing {
     last: AtomicUsize,
     /// It is full then, and does not fail; the next try finds room.
     pub(crate) is_full: AtomicBool,
+    watcher: Mutex<Option<Sender<Vec<Op>>>>,
 }
 
 impl Failing {
@@ -32,6 +34,13 @@ impl Failing {
     pub(crate) fn full_after(&self, more: usize) {
         self.is_full.store(true, Ordering::SeqCst);
         self.fail_after(more);
+    }
+
+    /// All transactions from now on.
+    pub(crate) fn watch(&self) -> Receiver<Vec<Op>> {
+        let (sent, received) = channel();
+        *self.watcher.lock().unwrap() = Some(sent);
+        received
     }
 
     pub(crate) fn keys(&self, prefix: &str) -> usize {
@@ -51,6 +60,9 @@ impl Store for Failing {
                 return Err(StoreError::Full { path: "/store".into() });
             }
             return Err(StoreError::Failed { doing: "committing", detail: "the power is off".into() });
+        }
+        if let Some(watcher) = &*self.watcher.lock().unwrap() {
+            _ = watcher.send(ops.to_vec());
         }
         self.inner.commit(expected, ops)
     }

@@ -90,6 +90,8 @@ pub enum Audited {
     Hmac,
     /// A confirmed commit; its name is its id.
     Commit,
+    /// Resources that were sent at once; its name is its id.
+    ChangeSet,
     /// The certificates of an agent; its name is node/NAME or host/NAME.
     Identity,
     /// A filter of log lines; its name is controller or agent/NODE.
@@ -107,7 +109,7 @@ pub enum AuditAction {
     Delete,
     /// A rotation of keys was begun.
     Rotate,
-    /// A confirmed commit was begun.
+    /// A confirmed commit, or a change set, was begun.
     Begin,
     /// It was confirmed.
     Confirm,
@@ -123,6 +125,10 @@ pub enum AuditAction {
     Revoke,
     /// A node was to leave for good.
     Retire,
+    /// A host joined a group: with --hosts.
+    Join,
+    /// A host left a group: with --hosts.
+    Leave,
 }
 
 /// Arguments of `audit`.
@@ -143,6 +149,9 @@ pub struct AuditArgs {
     /// Only writes within this time, for example 1h.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub within: Option<Duration>,
+    /// The joins and leaves of hosts, instead of what operators wrote: those of one user and group within a minute are one entry.
+    #[arg(long)]
+    pub hosts: bool,
     /// Number of writes.
     #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub limit: u16,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `apply -f FILE`: the controller checks all resources before the first is applied.
+//! `apply -f FILE`: the controller checks all resources before the first is applied. Many are sent as one change set, few one by one.
 
 use std::io::Write;
 
@@ -8,8 +8,8 @@ use canopy_controller_api::metadata::Metadata;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::commit;
 use super::set::{self, Held};
+use super::{change_set, commit};
 use crate::cli::ApplyArgs;
 use crate::client::{Client, parse};
 use crate::documents::{self, Document};
@@ -63,7 +63,12 @@ struct Work {
 
 impl Work {
     async fn run(&self, client: &Client, out: &mut dyn Write) -> Result<(), Failure> {
-        all(client, &self.documents, &self.outcomes, self.dry_run, out).await?;
+        let changing = self.outcomes.iter().filter(|outcome| **outcome != Outcome::Unchanged).count();
+        if !self.dry_run && change_set::is_for(client, changing).await? {
+            change_set::apply(client, &self.documents, &self.outcomes, out).await?;
+        } else {
+            all(client, &self.documents, &self.outcomes, self.dry_run, out).await?;
+        }
         set::prune(client, &self.left, self.dry_run, out).await
     }
 }

@@ -56,6 +56,7 @@ async fn entries(client: &Client, args: &AuditArgs) -> Result<List<AuditItem>, F
         name: args.name.clone(),
         by: args.by.clone(),
         action: args.action.map(action),
+        hosts: args.hosts,
         within_seconds: args.within.map(|within| within.as_secs()),
         ..AuditQuery::default()
     };
@@ -78,6 +79,7 @@ fn kind(kind: Audited) -> IntentKind {
         Audited::Member => IntentKind::Member,
         Audited::Hmac => IntentKind::Hmac,
         Audited::Commit => IntentKind::Commit,
+        Audited::ChangeSet => IntentKind::ChangeSet,
         Audited::Identity => IntentKind::Identity,
         Audited::LogLevel => IntentKind::LogLevel,
     }
@@ -97,6 +99,8 @@ fn action(action: AuditAction) -> Action {
         AuditAction::Enroll => Action::Enroll,
         AuditAction::Revoke => Action::Revoke,
         AuditAction::Retire => Action::Retire,
+        AuditAction::Join => Action::Join,
+        AuditAction::Leave => Action::Leave,
     }
 }
 
@@ -104,6 +108,10 @@ fn row(entry: &AuditItem, wide: bool) -> Vec<String> {
     let fields = match (entry.fields.join(" "), entry.more_fields) {
         (fields, 0) => fields,
         (fields, more) => format!("{fields} and {more} more"),
+    };
+    let fields = match entry.last_unix_ns {
+        Some(last) => format!("{} times until {}", entry.count, instant(last)),
+        None => fields,
     };
     let mut row = vec![
         instant(entry.time_unix_ns),

@@ -5,6 +5,7 @@ pub mod apply;
 pub mod audit;
 pub mod ca;
 pub mod certificate;
+pub mod change_set;
 pub mod chart;
 pub mod check;
 pub mod check_pod;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One scrape of the controller: itself, its store, changes, groups by phase and problems, then nodes and links.
 
+use std::time::Duration;
+
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::commit::Commit;
-use canopy_controller_core::confirmations::BOUNDS;
+use canopy_controller_core::confirmations::{BOUNDS, Confirmations, Exemplar as Confirmed};
 use canopy_controller_core::health::ProblemKey;
 use canopy_controller_core::tenant::Scope;
-use canopy_metrics::{Description, Family, Kind, Page, Source};
+use canopy_metrics::{Description, Exemplar, Family, Kind, Page, Source};
 
 use super::{charts, limits, links, nodes, tenants};
 
@@ -151,10 +153,18 @@ impl Scrape {
     }
 
     fn changes(&self, page: &mut Page<'_>) -> std::fmt::Result {
-        let (times, waiting, unmeasured) = self.controller.confirmations(|c| (c.times(), c.waiting(), c.unmeasured()));
+        let read = |c: &Confirmations| (c.times(), c.exemplars().collect::<Vec<_>>(), c.waiting(), c.unmeasured());
+        let (times, exemplars, waiting, unmeasured) = self.controller.confirmations(read);
         let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64()).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
-        page.histogram(&CONFIRMED, times.sum.as_secs_f64(), &buckets)?;
+        let exemplar = |(bucket, Confirmed { trace, time, at }): (usize, Confirmed)| Exemplar {
+            bucket,
+            trace: trace.to_string(),
+            value: time.as_secs_f64(),
+            at: Duration::from_nanos(at.nanos()),
+        };
+        let exemplars = exemplars.into_iter().map(exemplar).collect();
+        page.histogram(&CONFIRMED, times.sum.as_secs_f64(), &buckets, exemplars)?;
         page.one(&WAITING, waiting as u64)?;
         page.one(&SPANS_LEFT_OUT, self.controller.traces().left_out())?;
         page.one(&KEYS, self.controller.keys_kept())?;

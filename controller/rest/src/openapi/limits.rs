@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use canopy_controller_actor::change_sets::MAX_ITEMS;
 use canopy_controller_actor::commit::{MAX_TIMEOUT, MIN_TIMEOUT};
 use canopy_controller_actor::events::RING;
 use canopy_controller_core::audit::Action;
@@ -27,7 +28,7 @@ use serde_json::{Value, json};
 
 use super::document::{merge, parameters, property, schema};
 use crate::routes::single_sign_on::MAX_PART;
-use crate::routes::{captures, flows, history, log_levels, page, paths, problems, tokens, validate, waited};
+use crate::routes::{captures, flows, history, log_levels, page, paths, problems, tokens, waited};
 use crate::sessions::CODE_LENGTH;
 use crate::watch::LASTS;
 
@@ -104,7 +105,8 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("ProviderAnswer", "issuer", json!({"maxLength": MAX_PART})),
         ("AuthorityRequest", "acceptLoss", json!({"items": {"type": "string", "pattern": subject}})),
         ("SignIn", "code", json!({"pattern": format!("^[A-Za-z0-9_-]{{{CODE_LENGTH}}}$")})),
-        ("Validate", "items", json!({"maxItems": validate::MAX_ITEMS})),
+        ("Validate", "items", json!({"maxItems": MAX_ITEMS})),
+        ("ChangeSetInput", "items", json!({"minItems": 1, "maxItems": MAX_ITEMS})),
     ]
 }
 
@@ -189,6 +191,7 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         // A sequence number for the list, a token for the stream.
         ("/api/v1/events", "after") => json!({"pattern": r"^([0-9a-f]{16}\.)?[0-9]{1,19}$"}),
         ("/api/v1/events", "before") => json!({"pattern": "^[0-9]{1,19}$"}),
+        (_, "set") => json!({"pattern": ID}),
         (_, "capture") => json!({"pattern": "^[0-9a-f]{8}$"}),
         (_, "after") => json!({"pattern": r"^[0-9a-f]{16}\.[0-9]{1,19}$"}),
         (_, "timeoutSeconds") => range(LASTS),

@@ -36,13 +36,15 @@ static WITH_SOME: LazyLock<BTreeSet<(String, String)>> = LazyLock::new(|| {
 });
 
 /// Writes that refuse `dryRun` with a reason of their own.
-const UNCONDITIONAL: [&str; 11] = [
+const UNCONDITIONAL: [&str; 13] = [
     "/api/v1/authority",
     "/api/v1/enrollments",
     "/api/v1/revocations",
     "/api/v1/tokens",
     "/api/v1/tokens/{token}",
     "/api/v1/tokens/{token}/rotate",
+    "/api/v1/change-sets",
+    "/api/v1/change-sets/{set}/undo",
     "/api/v1/commit",
     "/api/v1/commit/confirm",
     "/api/v1/commit/cancel",

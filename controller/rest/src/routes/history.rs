@@ -28,7 +28,7 @@ const DEFAULT_PAGE: usize = 100;
 /// Kinds whose versions are kept.
 pub(crate) const VERSIONED: [IntentKind; 3] = [IntentKind::Topology, IntentKind::Drain, IntentKind::Group];
 
-/// The writes of operators, the newest first. A page may be short although more entries follow: as long as there is a `continue`.
+/// The writes of operators, the newest first; with `hosts` the joins and leaves of hosts, those of one principal and group within a minute as one entry. A page may be short although more entries follow: as long as there is a `continue`.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "history", operation_id = "listAudit", params(AuditQuery),
     responses((status = 200, description = "one page; with `watch` a stream of new entries", content((List<AuditItem> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
 pub(crate) async fn audit(
@@ -49,6 +49,7 @@ pub(crate) async fn audit(
             ("by", query.by.is_some()),
             ("action", query.action.is_some()),
             ("withinSeconds", query.within_seconds.is_some()),
+            ("hosts", query.hosts),
         ];
         return watches.open(&controller, Topic::Audit, scope, &stream, &headers, &others);
     }
@@ -66,6 +67,7 @@ pub(crate) async fn audit(
     });
     let filter = AuditFilter {
         scope,
+        hosts: query.hosts,
         kind: query.kind.map(Into::into),
         name: query.name,
         by: query.by,
@@ -95,6 +97,7 @@ pub(crate) async fn versions(
         | IntentKind::Member
         | IntentKind::Hmac
         | IntentKind::Commit
+        | IntentKind::ChangeSet
         | IntentKind::Identity
         | IntentKind::LogLevel => {
             let detail = "has no versions: use Topology, Drain or Group; /api/v1/audit has who wrote it";

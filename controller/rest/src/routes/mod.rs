@@ -3,6 +3,7 @@
 
 pub(crate) mod authority;
 pub(crate) mod captures;
+pub(crate) mod change_sets;
 pub(crate) mod charts;
 pub(crate) mod commit;
 pub(crate) mod controllers;

@@ -7,12 +7,13 @@
 use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
+use canopy_controller_actor::change_sets::MAX_ITEMS;
 use canopy_controller_api::check::{Validate, Validated};
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::{Input, Kind};
-use canopy_controller_core::Command;
 use canopy_controller_core::role::Role;
 use canopy_controller_core::tenant::Scope;
+use canopy_controller_core::{Command, Outcome};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,9 +23,6 @@ use crate::authorization::of_domain;
 use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, from_value};
-
-/// Resources in one request, at most.
-pub(crate) const MAX_ITEMS: usize = 10_000;
 
 /// Checks resources without changing anything; the answer is the first refusal, its fields under `items[i]`.
 #[utoipa::path(post, path = "/api/v1/validate", tag = "validate", operation_id = "validate", request_body = Validate,
@@ -43,16 +41,33 @@ pub(crate) async fn validate(
     }
     // What the caller could write.
     let scope = by.scope(Role::Viewer);
-    let at = |i: usize| format!("items[{i}]");
-    let commands = request
-        .items
-        .into_iter()
-        .enumerate()
-        .map(|(i, item)| command(&controller, &scope, item).map_err(|e| e.inside(&at(i))));
-    let commands = commands.collect::<Result<Vec<_>, _>>()?;
-    let outcomes =
-        controller.validate(commands, scope.clone()).await.map_err(|(i, e)| ApiError::from(e).inside(&at(i)))?;
-    Ok(Json(Validated::new(outcomes)))
+    let commands = commands(&controller, &scope, request.items)?;
+    Ok(Json(Validated::new(check(&controller, scope, commands).await?)))
+}
+
+/// What writes these resources.
+///
+/// # Errors
+/// The first that is not one, its fields under `items[i]`.
+pub(super) fn commands(controller: &Controller, scope: &Scope, items: Vec<Value>) -> Result<Vec<Command>, ApiError> {
+    let items = items.into_iter().enumerate();
+    items.map(|(i, item)| command(controller, scope, item).map_err(|e| e.inside(&at(i)))).collect()
+}
+
+/// What these commands would do, one after the other.
+///
+/// # Errors
+/// The first refusal, under `items[i]`.
+pub(super) async fn check(
+    controller: &Controller,
+    scope: Scope,
+    commands: Vec<Command>,
+) -> Result<Vec<Outcome>, ApiError> {
+    controller.validate(commands, scope).await.map_err(|(i, e)| ApiError::from(e).inside(&at(i)))
+}
+
+fn at(i: usize) -> String {
+    format!("items[{i}]")
 }
 
 fn command(controller: &Controller, scope: &Scope, item: Value) -> Result<Command, ApiError> {
