@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The writes of operators, the newest first. A page may be short although more entries follow: as long as there is a `continue`. */
+        /** The writes of operators, the newest first; with `hosts` the joins and leaves of hosts, those of one principal and group within a minute as one entry. A page may be short although more entries follow: as long as there is a `continue`. */
         get: operations["listAudit"];
         put?: never;
         post?: never;
@@ -54,6 +54,64 @@ export interface paths {
         get: operations["getCaller"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/change-sets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The last change sets, the newest first. */
+        get: operations["listChangeSets"];
+        put?: never;
+        /**
+         * Writes many resources: all are checked first, as by `/api/v1/validate`; then the controller writes them in their order, also after a
+         *     restart, and stops at the first that is refused.
+         */
+        post: operations["createChangeSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/change-sets/{set}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One change set. */
+        get: operations["getChangeSet"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/change-sets/{set}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Takes back what a change set has written, the last first; one that is not finished stops. What others have changed since stays, and is
+         *     named in `refused`.
+         */
+        post: operations["undoChangeSet"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1152,15 +1210,25 @@ export interface components {
     schemas: {
         /** @description One write of an operator. */
         AuditItem: {
-            /** @description `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`; of an identity `enroll` or `revoke`. */
+            /** @description `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`; of a change set `begin` or `cancel`; of a host `join` or `leave`; of an identity `enroll` or `revoke`. */
             action: string;
             /** @description Who did. */
             by: components["schemas"]["Principal"];
+            /**
+             * Format: uint64
+             * @description How many of the same this entry is: joins, or leaves, of one principal and group within a minute.
+             */
+            count?: number;
             /** @description JSON pointers of the fields that have other values since, 20 at most. */
             fields?: string[];
             generation?: components["schemas"]["u64"] | null;
             /** @description Kind of the resource. */
             kind: string;
+            /**
+             * Format: uint64
+             * @description When the last of them came, nanoseconds since 1970; absent if there is one.
+             */
+            lastUnixNs?: number | null;
             /**
              * Format: uint64
              * @description How many more there are.
@@ -1573,6 +1641,94 @@ export interface components {
          * @enum {string}
          */
         CaptureState: "armed" | "complete" | "expired";
+        /** @description Resources to write. */
+        ChangeSetInput: {
+            /**
+             * @description `Topology`, `Drain`, `Silence`, `Group` and `Member` resources in the order in which they are written. One with `metadata.uid` and
+             *     `metadata.generation` replaces that version and no later one.
+             */
+            items: Record<string, never>[];
+        };
+        /**
+         * @description How far a change set is.
+         * @enum {string}
+         */
+        ChangeSetPhase: "Applying" | "Applied" | "Stopped" | "Undoing" | "Undone";
+        /** @description A resource that was refused. */
+        ChangeSetRefusal: {
+            /** @description Why. */
+            detail: string;
+            /** @description Its kind; of a set that cannot be read, `ChangeSet`. */
+            kind: string;
+            /** @description Its name; a member's is `group/host`. */
+            name: string;
+        };
+        /** @description A change set, and how far it is. */
+        ChangeSetResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * Format: uint64
+             * @description When, nanoseconds since 1970.
+             */
+            begunUnixNs: number;
+            /** @description Who sent it. */
+            by: components["schemas"]["Principal"];
+            /**
+             * Format: uint64
+             * @description Of these: created.
+             */
+            created: number;
+            /**
+             * Format: uint64
+             * @description Those that were written or are already as they should be, from the first one on.
+             */
+            done: number;
+            /**
+             * Format: uint64
+             * @description When there was nothing more to do, nanoseconds since 1970; absent before.
+             */
+            endedUnixNs?: number | null;
+            /** @description 16 hexadecimal digits. */
+            id: string;
+            /**
+             * Format: uint64
+             * @description Resources that it has.
+             */
+            items: number;
+            /** @description `ChangeSet`. */
+            kind: string;
+            /** @description How far it is. */
+            phase: components["schemas"]["ChangeSetPhase"];
+            /**
+             * Format: uint64
+             * @description Resources that were put back.
+             */
+            putBack: number;
+            /** @description Of a set that stopped, the resource that did it; of one that was taken back, what could not be put back, 100 at most. */
+            refused: components["schemas"]["ChangeSetRefusal"][];
+            /** @description Id of the request that sent it, which the entries of the audit of its resources have, too. */
+            requestId?: string | null;
+            undoneBy?: components["schemas"]["Principal"] | null;
+            /**
+             * Format: uint64
+             * @description When that was begun, nanoseconds since 1970.
+             */
+            undoneUnixNs?: number | null;
+            /**
+             * Format: uint64
+             * @description Of these: changed.
+             */
+            updated: number;
+            /**
+             * @description Why it does not continue now: a commit that is pending, a full store, the changes that a tenant may make in a second. Absent while it
+             *     does.
+             */
+            waitsFor?: string | null;
+        };
         /** @description One series. */
         ChartSeries: {
             /** @description Of what: `fleet`, `group/G`, `branch/G/NODE/ADDRESS`, `link/NODE/PORT` or `node/NODE`. */
@@ -3304,6 +3460,84 @@ export interface components {
              * @enum {string}
              */
             kind: "CaptureList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
+        List_ChangeSetResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: {
+                /**
+                 * @description `canopy/v1`.
+                 * @enum {string}
+                 */
+                apiVersion: "canopy/v1";
+                /**
+                 * Format: uint64
+                 * @description When, nanoseconds since 1970.
+                 */
+                begunUnixNs: number;
+                /** @description Who sent it. */
+                by: components["schemas"]["Principal"];
+                /**
+                 * Format: uint64
+                 * @description Of these: created.
+                 */
+                created: number;
+                /**
+                 * Format: uint64
+                 * @description Those that were written or are already as they should be, from the first one on.
+                 */
+                done: number;
+                /**
+                 * Format: uint64
+                 * @description When there was nothing more to do, nanoseconds since 1970; absent before.
+                 */
+                endedUnixNs?: number | null;
+                /** @description 16 hexadecimal digits. */
+                id: string;
+                /**
+                 * Format: uint64
+                 * @description Resources that it has.
+                 */
+                items: number;
+                /** @description `ChangeSet`. */
+                kind: string;
+                /** @description How far it is. */
+                phase: components["schemas"]["ChangeSetPhase"];
+                /**
+                 * Format: uint64
+                 * @description Resources that were put back.
+                 */
+                putBack: number;
+                /** @description Of a set that stopped, the resource that did it; of one that was taken back, what could not be put back, 100 at most. */
+                refused: components["schemas"]["ChangeSetRefusal"][];
+                /** @description Id of the request that sent it, which the entries of the audit of its resources have, too. */
+                requestId?: string | null;
+                undoneBy?: components["schemas"]["Principal"] | null;
+                /**
+                 * Format: uint64
+                 * @description When that was begun, nanoseconds since 1970.
+                 */
+                undoneUnixNs?: number | null;
+                /**
+                 * Format: uint64
+                 * @description Of these: changed.
+                 */
+                updated: number;
+                /**
+                 * @description Why it does not continue now: a commit that is pending, a full store, the changes that a tenant may make in a second. Absent while it
+                 *     does.
+                 */
+                waitsFor?: string | null;
+            }[];
+            /** @description The items' kind and `List`. */
+            kind: string;
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
@@ -5152,15 +5386,17 @@ export interface operations {
                 /** @description Token from the previous page. */
                 continue?: string;
                 /** @description Only writes of resources of this kind. */
-                kind?: "Topology" | "Drain" | "Silence" | "Group" | "Member" | "Hmac" | "Commit" | "Identity" | "LogLevel";
+                kind?: "Topology" | "Drain" | "Silence" | "Group" | "Member" | "Hmac" | "Commit" | "ChangeSet" | "Identity" | "LogLevel";
                 /** @description Only writes of resources of this name; a member's is `group/host`. */
                 name?: string;
                 /** @description Only writes of the principal with this name. */
                 by?: string;
                 /** @description Only this kind of write: `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
-                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke" | "retire";
+                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke" | "retire" | "join" | "leave";
                 /** @description Only writes of the last so many seconds, on the controller's clock. */
                 withinSeconds?: number;
+                /** @description The joins and leaves of hosts, instead of what operators wrote. */
+                hosts?: boolean;
                 /** @description Send changes as server-sent events instead of a list. */
                 watch?: boolean;
                 /** @description With `watch`: id of the last event that was received; without it, the stream begins with the newest 1,000 entries. */
@@ -5556,6 +5792,470 @@ export interface operations {
             };
             /** @description stopping, busy, or no answer in time */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listChangeSets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description those that are kept */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_ChangeSetResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createChangeSet: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Manager that sends the resources. One with the label `canopy/managed-by` is written by the manager of that name alone; `take-over`
+                 *     writes it without the label.
+                 */
+                "Canopy-Manager"?: string;
+                /** @description Names this action, so that it can be sent again when its answer was lost; a key for each action, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangeSetInput"];
+            };
+        };
+        responses: {
+            /** @description begun; see the Location header */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeSetResource"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description an item refers to something that is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not whole in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description another one is not finished, or a commit is pending */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description an item is not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getChangeSet: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                set: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the change set */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeSetResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such change set is kept */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    undoChangeSet: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Manager that sends the resources. One with the label `canopy/managed-by` is written by the manager of that name alone; `take-over`
+                 *     writes it without the label.
+                 */
+                "Canopy-Manager"?: string;
+                /** @description Names this action, so that it can be sent again when its answer was lost; a key for each action, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                set: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description begun */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeSetResource"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such change set is kept */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it was taken back, or a commit is pending */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };
