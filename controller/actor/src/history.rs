@@ -61,20 +61,16 @@ impl Controller {
         let store = self.0.store.clone();
         let read = move || {
             let (mut found, mut below, mut read_so_far) = (Vec::new(), before, 0);
-            let (prefix, key_of, of_key): (_, fn(u64) -> String, fn(&str) -> Option<u64>) = if filter.hosts {
-                (joins_prefix(), joins_key, sequence_of)
-            } else {
-                (audit_prefix(), audit_key, audit_sequence)
-            };
+            let book = Book::of(filter.hosts);
             loop {
-                let key = below.map(key_of);
-                let page = store.newest(prefix, key.as_deref(), CHUNK)?;
+                let key = below.map(book.key);
+                let page = store.newest(book.prefix, key.as_deref(), CHUNK)?;
                 for (key, value) in &page {
                     if found.len() == limit {
                         return Ok((found, below));
                     }
                     // By the key: the page also ends behind an entry that cannot be read.
-                    below = of_key(key);
+                    below = (book.sequence)(key);
                     read_so_far += 1;
                     found.extend(parsed::<AuditEntry>(value).filter(|entry| filter.takes(entry)));
                 }
@@ -102,6 +98,24 @@ impl Controller {
         let is_present = |v: &Version| present.as_ref().is_some_and(|p| (p.uid, p.generation) == (v.uid, v.generation));
         let replaced: Vec<Version> = replaced.filter(|version| !is_present(version)).collect();
         Ok(present.into_iter().chain(replaced).collect())
+    }
+}
+
+/// Where entries are: their keys, and the sequences in these.
+struct Book {
+    prefix: &'static str,
+    key: fn(u64) -> String,
+    sequence: fn(&str) -> Option<u64>,
+}
+
+impl Book {
+    /// That of hosts, or that of operators.
+    fn of(hosts: bool) -> Self {
+        if hosts {
+            Self { prefix: joins_prefix(), key: joins_key, sequence: sequence_of }
+        } else {
+            Self { prefix: audit_prefix(), key: audit_key, sequence: audit_sequence }
+        }
     }
 }
 
