@@ -2219,7 +2219,7 @@ export interface components {
              * @description Packets.
              */
             packets: number;
-            /** @description Interface on which they arrived; only for drops at the boundary of the domain. */
+            /** @description Interface on which they arrived; only for drops at the boundary of the domain and of packets to path SIDs. */
             port?: string | null;
             /**
              * Format: uint32
