@@ -118,8 +118,13 @@ impl Controller {
         });
     }
 
-    /// Tries the moves again that were given up because of `node`, which has reported something else since, and whose pause has ended.
+    /// Tries the moves again that were given up because of `node`, which has reported something else since, and whose pause has ended; and
+    /// plans the groups that had no tree because of a node that was too far behind.
     pub(crate) fn retry_moves(&self, node: &str) {
+        for group in self.read(|d| d.waiting_for_nodes()) {
+            let this = self.clone();
+            tokio::spawn(async move { this.retry_move(group).await });
+        }
         let due: Vec<String> = {
             let mut waiting = self.waiting_moves();
             let Some(of_node) = waiting.given_up.get_mut(node) else { return };

@@ -213,7 +213,8 @@ pub enum Command {
         /// Which of its moves: [`Move::since`](crate::Move::since).
         since: u64,
     },
-    /// Makes the next tree of a group again whose move was given up; changes nothing otherwise.
+    /// Makes the next tree of a group again whose move was given up, or plans a group that has no tree because a node had not confirmed its
+    /// program for too many changes; changes nothing otherwise.
     RetryMove {
         /// Name of a group.
         group: String,

@@ -182,7 +182,8 @@ impl Controller {
             let ports: BTreeSet<String> = if reported.is_subset(&avoided) { reported } else { &avoided | &reported };
             effects = self.execute(Command::PortsDown { node: node.clone(), ports }, now)?;
         }
-        if is_news && self.domain.given_up_because_of(GROUP) == Some(node.as_str()) {
+        let is_given_up = self.domain.given_up_because_of(GROUP) == Some(node.as_str());
+        if is_news && (is_given_up || !self.domain.waiting_for_nodes().is_empty()) {
             self.run(Command::RetryMove { group: GROUP.into() }, now, &mut effects)?;
         }
         self.follow(now, &mut effects)?;

@@ -79,6 +79,19 @@ impl GroupChange {
         self.prepare_with(state, planned)
     }
 
+    /// The command, if the group has a tree now that can come into force; changes nothing otherwise.
+    pub(super) fn prepare_if_live(mut self, state: &State) -> Prepared {
+        note(state, &mut self.group);
+        match plan(state, &mut self.group) {
+            Ok(planned)
+                if matches!(planned.0, GroupState::Live(_)) && self.exceeded(state, &planned, MAX_FORCED).is_none() =>
+            {
+                self.prepare_with(state, Ok(planned))
+            }
+            _ => Prepared::noop(state, self.generation),
+        }
+    }
+
     /// What becomes of the plan, where a node may be too far behind; `before`: the group before it was planned.
     fn without_waiting(&mut self, state: &State, planned: Settled, before: Group) -> Result<Settled, String> {
         if self.exceeded(state, &planned, MAX_BEHIND).is_none() {

@@ -5,6 +5,7 @@ use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, check_name};
 use canopy_model::{FieldError, FieldErrors};
 
+use super::bound::waits_for_nodes;
 use super::change::{Effect, GroupEffect, Prepared};
 use super::group_change::{GroupChange, check_generation};
 use super::staging::moving;
@@ -142,6 +143,10 @@ impl GroupCommands<'_> {
     /// [`crate::Command::RetryMove`].
     pub(super) fn retry_move(&self, name: String) -> Result<Prepared, DomainError> {
         let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
+        if waits_for_nodes(old) {
+            let change = GroupChange::new(self.0, old.clone(), Outcome::Updated, old.metadata.generation);
+            return Ok(change.prepare_if_live(self.0));
+        }
         let is_given_up = old.behind.as_ref().is_some_and(|b| matches!(b.step, Step::GivenUp(_)));
         let making =
             Making { since: self.0.revision + 1, added: Vec::new(), leaving: Default::default(), next: Vec::new() };

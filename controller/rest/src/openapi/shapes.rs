@@ -145,7 +145,9 @@ fn put_requests(document: &mut Value) {
         *property(document, &format!("Input_{spec}"), "spec") = limited;
     }
     let any: Vec<Value> = SENT.iter().map(|(_, spec)| reference(&format!("Input_{spec}"))).collect();
-    property(document, "Validate", "items")["items"] = json!({"anyOf": any});
+    for takes in ["Validate", "ChangeSetInput"] {
+        property(document, takes, "items")["items"] = json!({"anyOf": any});
+    }
 }
 
 /// Every `apiVersion` is the one that there is.
