@@ -1647,7 +1647,7 @@ export interface components {
              * @description `Topology`, `Drain`, `Silence`, `Group` and `Member` resources in the order in which they are written. One with `metadata.uid` and
              *     `metadata.generation` replaces that version and no later one.
              */
-            items: Record<string, never>[];
+            items: (components["schemas"]["Input_TopologySpec"] | components["schemas"]["Input_DrainSpec"] | components["schemas"]["Input_SilenceSpec"] | components["schemas"]["Input_GroupSpec"] | components["schemas"]["Input_MemberSpec"])[];
         };
         /**
          * @description How far a change set is.
