@@ -281,7 +281,8 @@ fn noun(kind: IntentKind) -> &'static str {
     }
 }
 
-/// What a caller may change by these commands: of a caller of tenants, the tenants that they are about.
+/// What a caller may change by these commands: of a caller of tenants, those of its tenants that they are about, and all of its tenants if
+/// they are about none of them. A set of no tenant would be the domain's, and seen by all.
 pub(crate) fn narrowed(scope: &Scope, commands: &[(Command, Precondition)], domain: &Domain) -> Scope {
     let Scope::Tenants(own) = scope else { return Scope::Domain };
     let mut new: BTreeMap<&str, &str> = BTreeMap::new();
@@ -299,7 +300,8 @@ pub(crate) fn narrowed(scope: &Scope, commands: &[(Command, Precondition)], doma
     };
     let tenants: BTreeSet<String> = commands.iter().filter_map(|(command, _)| tenant(command)).collect();
     // What is of others is refused where it is written.
-    Scope::Tenants(tenants.intersection(own).cloned().collect())
+    let about: BTreeSet<String> = tenants.intersection(own).cloned().collect();
+    if about.is_empty() { scope.clone() } else { Scope::Tenants(about) }
 }
 
 /// The items of a set in records, each with the number of its first item.

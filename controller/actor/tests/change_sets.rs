@@ -309,6 +309,8 @@ async fn a_set_of_a_tenant_keeps_to_what_the_tenant_may_do() {
     let id = send(of_tenants(&["other"]), Act::Apply(foreign)).await.unwrap().0.state.id;
     let set = ended(controller, &id).await;
     assert_eq!((set.stage, mtu(controller, "acme-0")), (Stage::Stopped, 1024));
+    // What it is about is none of the sender's, and it is the sender's all the same: not the domain's, and not for all to see.
+    assert_eq!((set.author.scope, seen(&of_tenants(&["third"]))), (of_tenants(&["other"]), Vec::new()));
     stop(running).await;
 }
 
