@@ -13,15 +13,12 @@
 use canopy_model::ids::GroupId;
 
 use super::Domain;
+pub(super) use super::far::{MAX_BEHIND, MAX_FORCED, is_far, waits_for_nodes};
 use super::state::State;
 use crate::receivers_by_edge::REFRESHED_EVERY;
-use crate::resource::{Confirmed, Group, GroupState, Node};
+use crate::resource::{Confirmed, Group, Node};
 use crate::status::is_caught_up;
 
-/// Most epochs that a node of a tree is behind after a change that can wait.
-pub(super) const MAX_BEHIND: u32 = 4_096;
-/// Most epochs that it is behind after one that cannot.
-pub(super) const MAX_FORCED: u32 = 12_288;
 /// Epochs after which it is checked what the nodes have confirmed.
 const CHECKED_AFTER: u32 = 1_024;
 const _: () = assert!(MAX_BEHIND < MAX_FORCED && MAX_FORCED < (1 << 14) - REFRESHED_EVERY);
@@ -45,24 +42,13 @@ pub(super) fn note(state: &State, group: &mut Group) {
     }
 }
 
-/// Whether a node may be so far behind that one more change makes a difference.
-pub(super) fn is_far(group: &Group) -> bool {
-    group.confirmed.is_some_and(|known| group.epoch.saturating_sub(known.epoch) >= MAX_BEHIND)
-        || group.epoch.saturating_sub(group.session) >= MAX_FORCED
-}
-
 impl Domain {
     /// The groups that may have no tree because a node has not confirmed its program for too many changes: they are planned again
-    /// ([`crate::Command::RetryMove`]) when a node reports something else. What it costs: the groups that something is wrong with.
+    /// ([`crate::Command::RetryMove`]) when a node reports something else. What it costs: these groups.
     pub fn waiting_for_nodes(&self) -> Vec<String> {
-        let groups = self.state.groups.trees().unsettled().filter_map(|id| self.state.groups.by_id(id));
-        groups.filter(|group| waits_for_nodes(group)).map(|group| group.metadata.name.clone()).collect()
+        let groups = self.state.groups.trees().waiting().filter_map(|id| self.state.groups.by_id(id));
+        groups.map(|group| group.metadata.name.clone()).collect()
     }
-}
-
-/// Whether the group may have no tree because a node of it may be too far behind: a report of that node can change that.
-pub(super) fn waits_for_nodes(group: &Group) -> bool {
-    matches!(group.state, GroupState::Infeasible(_)) && is_far(group)
 }
 
 /// Why a tree of these nodes cannot come into force in `epoch`, if one of them could be more than `most` epochs behind. `group`: as it is

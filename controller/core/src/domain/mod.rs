@@ -77,6 +77,7 @@ mod drain_commands;
 mod drains;
 mod drops;
 mod effects;
+mod far;
 mod group_change;
 mod group_commands;
 mod groups;

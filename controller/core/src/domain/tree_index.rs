@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use canopy_model::ids::GroupId;
 
+use super::far::waits_for_nodes;
 use crate::resource::{Group, GroupState};
 
 /// For each link that a tree in force leads over: the groups of these trees. And the groups that any change of the network may concern.
@@ -12,6 +13,7 @@ use crate::resource::{Group, GroupState};
 pub(super) struct TreeIndex {
     links: HashMap<usize, BTreeSet<GroupId>>,
     unsettled: BTreeSet<GroupId>,
+    waiting: BTreeSet<GroupId>,
 }
 
 impl TreeIndex {
@@ -23,6 +25,7 @@ impl TreeIndex {
         if let Some(id) = old.map(|old| old.allocation.group_id) {
             before.iter().filter(|link| !stays(link, &now)).for_each(|link| self.remove(*link, id));
             self.unsettled.remove(&id);
+            self.waiting.remove(&id);
         }
         if let Some(group) = new {
             let id = group.allocation.group_id;
@@ -31,6 +34,9 @@ impl TreeIndex {
             }
             if is_unsettled(group) {
                 self.unsettled.insert(id);
+            }
+            if waits_for_nodes(group) {
+                self.waiting.insert(id);
             }
         }
     }
@@ -55,9 +61,14 @@ impl TreeIndex {
         self.unsettled.iter().copied()
     }
 
+    /// Those of them that a node's report may give a tree: none, but in sessions with thousands of changes.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = GroupId> {
+        self.waiting.iter().copied()
+    }
+
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.links.is_empty() && self.unsettled.is_empty()
+        self.links.is_empty() && self.unsettled.is_empty() && self.waiting.is_empty()
     }
 }
 
