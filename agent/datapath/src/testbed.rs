@@ -392,6 +392,11 @@ impl Testbed {
         sample.groups.into_iter().next().unwrap_or_else(|| panic!("no group"))
     }
 
+    /// Telemetry of all groups.
+    pub fn groups(&mut self) -> Vec<GroupTelemetry> {
+        ok(self.runtime.block_on(self.datapath.sample())).groups
+    }
+
     /// Telemetry of the ports' queues.
     pub fn congestion(&mut self) -> Vec<PortCongestion> {
         ok(self.runtime.block_on(self.datapath.sample())).congestion

@@ -93,6 +93,7 @@ enum canopy_drop {
 	DROP_PATH_END = 59,		/* the path program ends here, and no IPv6 packet is in it */
 	DROP_PATH_INNER = 60,		/* the packet behind a path program is from or to a prefix of the domain, the node itself or a link, or encapsulated again */
 	DROP_PATH_MTU = 61,		/* does not fit the link that the next uSID names */
+	DROP_FLOW_UNCOUNTED = 62,	/* no packet: one of a flow that the port does not count, because the table of announced flows is full */
 	DROP_REASONS
 };
 

@@ -48,10 +48,16 @@ impl Controller {
         self.health().left_out()
     }
 
-    /// Processes the arrival of a node's telemetry with what it counted of its groups.
-    pub fn telemetry_received<'a>(&self, node: &str, samples: impl Iterator<Item = &'a GroupTelemetry> + Clone) {
+    /// Processes the arrival of a node's telemetry with what it counted of its groups, and when by its clock.
+    pub fn telemetry_received<'a>(
+        &self,
+        node: &str,
+        taken: UnixTime,
+        samples: impl Iterator<Item = &'a GroupTelemetry> + Clone,
+    ) {
         let (now, wall) = (self.now(), UnixTime::now());
         let groups = self.write(|d| {
+            d.clock_shown(node, taken, wall);
             let mut groups = d.telemetry_received(node, now);
             groups.extend(d.progress(node, samples, now, wall));
             groups
@@ -108,8 +114,10 @@ impl Controller {
         let lost = self.store_recovery().map(|lost| symptom(ProblemCode::StoreLostCommits, lost.to_string()));
         let expiring = self.expiring_commit().map(|why| symptom(ProblemCode::CommitExpiring, why));
         let refused = self.refused_by_rollback().map(|why| symptom(ProblemCode::RollbackRefused, why));
+        let clock =
+            self.read(|d| d.controllers_clock_differs()).map(|why| symptom(ProblemCode::ControllerClockDiffers, why));
         let of_authority = self.0.authority.get().map(|faults| faults(UnixTime::now())).unwrap_or_default();
-        let own = [full, lost, expiring, refused].into_iter().flatten();
+        let own = [full, lost, expiring, refused, clock].into_iter().flatten();
         let symptoms = own.chain(of_authority.into_iter().map(|(code, why)| symptom(code, why))).collect();
         self.health().observe(&Subject::Controller, symptoms, self.now(), UnixTime::now());
     }

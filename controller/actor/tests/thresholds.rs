@@ -32,7 +32,7 @@ fn topology() -> Command {
 async fn second(controller: &Controller, above_ns: u64) {
     tokio::time::advance(Duration::from_secs(1)).await;
     for node in NODES {
-        controller.telemetry_received(node, std::iter::empty());
+        controller.telemetry_received(node, canopy_units::UnixTime::now(), std::iter::empty());
         let rtt = Some(Duration::from_nanos(40_000 + above_ns));
         controller.link_rtts(node, &[LinkRtt { port: PortIndex::new("port", 1).unwrap(), rtt, samples: 1, lost: 0 }]);
     }

@@ -26,7 +26,7 @@ fn enrolled(registrar: &Registrar, name: &str, at: UnixTime) -> Credentials {
     Credentials::new(key, made.chain, made.authorities).unwrap()
 }
 
-/// Catches an alert for an agent that renews in time, that is away, or that was revoked, and none for one whose disk is full.
+/// What the problem `CertificateNotRenewed` is about. Catches an alert for an agent that renews in time, that is away, or that was revoked, and none for one whose disk is full.
 #[test]
 fn an_agent_is_named_from_three_quarters_of_its_certificates_life_on_while_it_is_connected() {
     let directory = tempfile::tempdir().unwrap();

@@ -46,6 +46,7 @@ pub fn code_of(reason: u32, has_port: bool) -> Option<Code> {
         9..=12 | 26 | 44 | 46 | 49 | 51 => Some(Code::SourceRefused),
         15 | 16 => Some(Code::CopiesNotForwarded),
         17 => Some(Code::CopiesTooLarge),
+        62 => Some(Code::FlowTableFull),
         // All of the boundary but MLD reports and other link-local chatter, which every host sends.
         33 | 34 | 36..=41 | 43 | 47 | 48 | 50 if has_port => Some(Code::HostRefused),
         _ => None,
@@ -96,6 +97,7 @@ mod tests {
         );
         assert_eq!(all(Code::CopiesNotForwarded), ["no_neighbour", "no_route"]);
         assert_eq!(all(Code::CopiesTooLarge), ["mtu"]);
+        assert_eq!(all(Code::FlowTableFull), ["flow_uncounted"]);
         assert_eq!(
             all(Code::HostRefused),
             [

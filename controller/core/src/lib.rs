@@ -27,6 +27,7 @@
 pub mod audit;
 pub mod capture;
 pub mod chart;
+mod clock;
 pub mod command;
 pub mod condition;
 pub mod confirmations;

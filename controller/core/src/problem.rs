@@ -209,6 +209,11 @@ problems! {
         "has connected agents that do not renew their certificates",
         "An agent renews its certificate at half of its life. These have less than a quarter of theirs left, and keep their connections until they end. The nodes continue to forward, and what has expired can still be renewed for 30 days.",
         "Read the log of the agents that the evidence names: a full disk or a state directory that cannot be written to, most often. `canopyctl ca status` has the end of every certificate.";
+    /// The controller's wall clock is not that of most nodes.
+    ControllerClockDiffers: Warning Controller, opens 5000 ms, closes 3000 ms,
+        "has a wall clock that is not that of most nodes",
+        "The clocks of more than half of the connected nodes, of at least three, differ from the controller's by more than 5 s to the same side. Its events, audit and history have wrong times, drains and silences end at wrong ones, and certificates may count as expired or as not valid yet. Data does not suffer.",
+        "Let chrony or systemd-timesyncd set the clock of the controller's machine (`timedatectl status`).";
     /// A node's agent is not connected.
     AgentDisconnected: Critical Node, opens 3000 ms, closes 0 ms,
         "has no connection to its agent",
@@ -219,6 +224,11 @@ problems! {
         "has an agent that is connected but sends nothing",
         "No telemetry has arrived for three of the agent's intervals, at least 3 s. The agent hangs, or gets no CPU. The node continues to forward.",
         "Read the agent's log and check the load of the node; restart canopy-agent, which interrupts nothing.";
+    /// A node's wall clock is not the controller's.
+    ClockDiffers: Warning Node, opens 5000 ms, closes 3000 ms,
+        "has a wall clock that is not the controller's",
+        "The clocks differ by more than 5 s, as the time stamps of its telemetry show. Its events, log lines, captures and spans have wrong times, and a certificate may count as expired or as not valid yet. Data does not suffer: no decision of the data path depends on a wall clock.",
+        "Let chrony or systemd-timesyncd set the clock of the node (`timedatectl status`).";
     /// A node has not applied its desired state.
     NodeBehind: Warning Node, opens 10000 ms, closes 1000 ms,
         "has not applied its desired state",
@@ -349,6 +359,11 @@ problems! {
         "drops packets that do not fit what was provisioned",
         "SRHs, receiver lists, sources or HMACs are not those of the headends of its groups: a host or node sends to SIDs of the domain by itself, or a node runs another state than the controller desires.",
         "The evidence has the drop reasons (docs/datapath.md). If all nodes are in sync, capture at the node and follow the link-layer source.";
+    /// Flows are not counted.
+    FlowTableFull: Warning Node, opens 2000 ms, closes 10000 ms,
+        "does not count all flows: its table of flows is full",
+        "The table has 65,536 entries, one for each flow of a group and port. Data is forwarded, and marked above K_min; flows without an entry are in no report, get no Long-haul CNP, and are not paced.",
+        "Delete groups that are not used, or move some to other nodes by draining links: `canopyctl get flows` shows what the node counts.";
     /// The headend drops what the source sends.
     SourceRefused: Warning Group, opens 3000 ms, closes 10000 ms,
         "has a source whose packets the headend drops",

@@ -19,6 +19,7 @@ use canopy_units::Monotonic;
 use serde::{Deserialize, Serialize};
 
 use crate::alloc::{Allocation, SessionNumbers};
+use crate::clock::Difference;
 use crate::delivery::Delivery;
 use crate::drops::{DropKey, Rising};
 use crate::member::Member;
@@ -318,6 +319,8 @@ pub(crate) struct Telemetry {
     pub(crate) progress: BTreeMap<GroupId, Progress>,
     /// Drop counters that have risen lately.
     pub(crate) rising: BTreeMap<DropKey, Rising>,
+    /// How its wall clock differs from the controller's, if by more than is tolerated.
+    pub(crate) clock: Option<Difference>,
 }
 
 impl Node {

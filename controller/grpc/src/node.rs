@@ -271,8 +271,8 @@ impl Nodes {
         }
         self.controller.link_losses(&node, &losses);
         self.controller.data_samples(&node, groups.values());
-        self.controller.telemetry_received(&node, groups.values());
         let taken = UnixTime::from_nanos(sample.time_unix_ns);
+        self.controller.telemetry_received(&node, taken, groups.values());
         let progress = self.controller.telemetry().progress(&node, &groups);
         self.controller.chart_groups(&node, taken, &groups, &progress);
         let has_counters = !groups.is_empty() || !sample.node_drops.is_empty() || !losses.is_empty();

@@ -6,6 +6,7 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use canopy_controller_actor::telemetry::NodeTelemetry;
 use canopy_model::rfc3339;
@@ -374,6 +375,11 @@ async fn a_loss_and_a_full_disk_are_shown_and_reading_works() {
         metrics.contains("\ncanopy_store_lost_commits 1\n") && metrics.contains("\ncanopy_store_writable 1\n"),
         "{metrics}"
     );
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !api.get("/api/v1/problems").await.text.contains("StoreLostCommits") {
+        assert!(Instant::now() < deadline, "the loss is no problem");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     store.is_full.store(true, Ordering::SeqCst);
     let (status, code, _) = api.put("/api/v1/groups/g1", &group("g1")).await.problem();
     assert_eq!((status, code.as_str()), (507, "StoreFull"));

@@ -13,6 +13,7 @@ use canopy_controller_core::role::Role;
 use canopy_controller_rest::{Limits, Sessions, Watches, router_with};
 use canopy_model::status::NodeStatus;
 use canopy_store::MemStore;
+use canopy_units::UnixTime;
 use serde_json::json;
 use support::{Api, group, member, topology, with};
 use tokio::sync::watch;
@@ -196,7 +197,7 @@ async fn a_node_is_sent_when_it_differs() {
     assert_eq!(watch.next().await.data["status"]["connected"], true);
     for _ in 0..3 {
         api.controller.report(report("n2", "1")).unwrap();
-        api.controller.telemetry_received("n1", std::iter::empty());
+        api.controller.telemetry_received("n1", UnixTime::now(), std::iter::empty());
     }
     let changed = watch.next().await;
     assert_eq!((changed.brief(), &changed.data["status"]["agentVersion"]), (("modified", "n2"), &json!("1")));

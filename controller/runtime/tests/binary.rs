@@ -2,88 +2,17 @@
 //! The binary under an operator and systemd: readiness, crash, restart, drain, and refusals at start.
 #![allow(clippy::unwrap_used)]
 
+mod program;
+
 use std::io::{BufRead, BufReader, Read, Write};
-use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-
-const DEADLINE: Duration = Duration::from_secs(30);
-
-fn command(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_canopy-controller"));
-    let unix = |name: &str| format!("unix:{}", dir.join(name).display());
-    command.args([
-        "--store-path",
-        dir.join("store").to_str().unwrap(),
-        "--grpc-listen",
-        &unix("g.sock"),
-        "--rest-listen",
-        &unix("r.sock"),
-        "--log-format",
-        "json",
-    ]);
-    command.env_clear();
-    command
-}
-
-/// A controller that ends with its test: one that is left holds the output of a test that has failed open, and its runner waits for that.
-struct Running(Child);
-
-impl Deref for Running {
-    type Target = Child;
-
-    fn deref(&self) -> &Child {
-        &self.0
-    }
-}
-
-impl DerefMut for Running {
-    fn deref_mut(&mut self) -> &mut Child {
-        &mut self.0
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
-}
-
-/// A started controller that reported READY=1 by sd_notify.
-fn start(dir: &Path) -> Running {
-    ready(dir, command(dir).stderr(Stdio::null()))
-}
-
-fn ready(dir: &Path, command: &mut Command) -> Running {
-    let socket = dir.join("notify");
-    _ = std::fs::remove_file(&socket);
-    let notify = UnixDatagram::bind(&socket).unwrap();
-    notify.set_read_timeout(Some(DEADLINE)).unwrap();
-    let child = Running(command.env("NOTIFY_SOCKET", &socket).spawn().unwrap());
-    let mut buffer = [0; 64];
-    let n = notify.recv(&mut buffer).expect("no READY=1");
-    assert_eq!(&buffer[..n], b"READY=1\n");
-    child
-}
-
-fn ended(child: &mut Child) -> std::process::ExitStatus {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        assert!(Instant::now() < deadline, "the controller does not end");
-        std::thread::yield_now();
-    }
-}
+use program::{DEADLINE, command, ended, ready, start};
 
 async fn ctl(dir: &Path, args: &[&str]) -> Result<String, String> {
     let server = format!("unix:{}", dir.join("r.sock").display());
@@ -95,16 +24,7 @@ async fn ctl(dir: &Path, args: &[&str]) -> Result<String, String> {
 
 /// The body of the answer to a request.
 fn ask(dir: &Path, head: &str, headers: &[String], body: &str) -> String {
-    let mut stream = UnixStream::connect(dir.join("r.sock")).unwrap();
-    let headers = headers.iter().map(|header| format!("{header}\r\n")).collect::<String>();
-    let length = body.len();
-    write!(
-        stream,
-        "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = program::exchange(dir, head, headers, body).expect("no whole answer");
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 

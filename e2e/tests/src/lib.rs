@@ -5,6 +5,7 @@
 //! workspace's binaries (`make build`) and the tools of `make tools`; without them they fail.
 
 pub mod capture;
+pub mod clock;
 pub mod cnps;
 pub mod longhaul;
 pub mod moves;

@@ -2,11 +2,9 @@
 //! Wall clocks that are wrong, and set under load: no decision depends on them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use canopy_e2e::{Bed, up};
+use canopy_e2e::{Bed, clock, up};
 use canopy_host::{Client, JoinOptions};
 use canopy_lab::TransferSpec;
 use serde_json::{Value, json};
@@ -27,25 +25,6 @@ const WRONG: [&str; 9] = [
     "LateStartNotStored",
 ];
 
-/// The library that changes the wall clock of a process, and leaves the monotonic one alone.
-fn faketime() -> String {
-    let dirs = fs::read_dir("/usr/lib").unwrap().filter_map(|dir| Some(dir.ok()?.path()));
-    let mut libraries = dirs.map(|dir| dir.join("faketime/libfaketimeMT.so.1")).filter(|library| library.is_file());
-    libraries.next().expect("libfaketime is not installed: run `make tools`").display().to_string()
-}
-
-fn clock(bed: &Bed, program: &str) -> PathBuf {
-    bed.lab.dir().join(format!("clock-{program}"))
-}
-
-/// Sets the clock of the controller or an agent so many seconds off.
-fn set(bed: &Bed, program: &str, seconds: i64) {
-    // In one step: the process reads the file again and again.
-    let next = bed.lab.dir().join("clock-next");
-    fs::write(&next, format!("{seconds:+}\n")).unwrap();
-    fs::rename(next, clock(bed, program)).unwrap();
-}
-
 fn events(bed: &Bed) -> Vec<Value> {
     bed.lab.rest("GET", "/api/v1/events?limit=1000", None).unwrap().1["items"].as_array().unwrap().clone()
 }
@@ -60,21 +39,8 @@ fn controller_is_off(bed: &Bed) -> i64 {
 #[test]
 fn clocks_that_are_set_by_an_hour_under_load_end_nothing() {
     let mut bed = up("figure1").unwrap();
-    let library = faketime();
     for program in std::iter::once(None).chain(NODES.map(Some)) {
-        set(&bed, program.unwrap_or("controller"), 0);
-        let file = clock(&bed, program.unwrap_or("controller")).display().to_string();
-        let faked = [
-            ("LD_PRELOAD", library.as_str()),
-            ("FAKETIME_TIMESTAMP_FILE", &file),
-            ("FAKETIME_NO_CACHE", "1"),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-        ];
-        bed.lab.set_environment(program, &faked);
-        match program {
-            None => bed.lab.kill_controller().and_then(|()| bed.lab.start_controller()).unwrap(),
-            Some(node) => bed.lab.kill_agent(node).and_then(|()| bed.lab.start_agent(node)).unwrap(),
-        }
+        clock::start(&mut bed, program, 0).unwrap();
     }
     bed.lab.wait_synced().unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024, "stallPolicy": "evict", "stallAfterMs": 1000})).unwrap();
@@ -94,10 +60,10 @@ fn clocks_that_are_set_by_an_hour_under_load_end_nothing() {
     for (step, (controller, agents)) in
         [(HOUR, 0), (HOUR, -HOUR), (-HOUR, -HOUR), (-HOUR, HOUR), (1, 1)].into_iter().enumerate()
     {
-        set(&bed, "controller", controller);
+        clock::set(&bed, None, controller).unwrap();
         for (i, node) in NODES.iter().enumerate() {
             // Neighbours disagree, too.
-            set(&bed, node, if i % 2 == 0 { agents } else { -agents });
+            clock::set(&bed, Some(node), if i % 2 == 0 { agents } else { -agents }).unwrap();
         }
         let name = format!("at{step}");
         bed.lab.create_group(&name, json!({})).unwrap();

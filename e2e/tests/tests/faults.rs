@@ -13,6 +13,8 @@ mod limit;
 mod mended;
 #[path = "faults/outage.rs"]
 mod outage;
+#[path = "faults/registry.rs"]
+mod registry;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

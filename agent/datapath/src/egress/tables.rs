@@ -161,6 +161,14 @@ impl Egress {
         }
     }
 
+    /// The same for the table of flows that were announced.
+    #[cfg(test)]
+    pub(crate) fn fill_kept(&self, flows: impl Iterator<Item = types::canopy_flow_key>) {
+        for key in flows {
+            self.bpf.eg_kept().put(&key, &types::canopy_flow::default()).unwrap_or_else(|e| panic!("{e}"));
+        }
+    }
+
     /// Runs the program on a frame to be sent through `ifindex`; returns the resulting frame and the duration.
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn run(&self, ifindex: u32, frame: &[u8]) -> (Vec<u8>, std::time::Duration) {

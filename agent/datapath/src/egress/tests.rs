@@ -101,11 +101,15 @@ fn records<T: canopy_bpf::Plain>(ring: &libbpf_rs::MapHandle) -> Vec<T> {
     all.into_inner()
 }
 
+/// What was counted at a port for a reason.
+fn port_drops(program: &Egress, ifindex: u32, reason: types::canopy_drop) -> u64 {
+    let all = program.bpf.port_drops().entries().unwrap().into_iter();
+    all.filter(|(key, _)| (key.ifindex, key.reason) == (ifindex, reason.0)).flat_map(|(_, packets)| packets).sum()
+}
+
 /// Events that were counted at a port because their ring buffer had no room.
 fn lost_events(program: &Egress, ifindex: u32) -> u64 {
-    let reason = types::canopy_drop::DROP_EVENT_LOST.0;
-    let all = program.bpf.port_drops().entries().unwrap().into_iter();
-    all.filter(|(key, _)| (key.ifindex, key.reason) == (ifindex, reason)).flat_map(|(_, packets)| packets).sum()
+    port_drops(program, ifindex, types::canopy_drop::DROP_EVENT_LOST)
 }
 
 /// Fills the queue of a port with `packets` of some 1000 octets that are not RoCEv2 and not counted.

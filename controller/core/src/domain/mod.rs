@@ -69,6 +69,7 @@ mod affected;
 mod bound;
 mod capturing;
 mod change;
+mod clocks;
 mod connection;
 mod data_flows;
 mod dead_ports;
@@ -528,6 +529,16 @@ impl Domain {
     /// group.
     pub fn capture_plan(&self, group: &str) -> Option<Option<CapturePlan>> {
         Some(capturing::plan(&self.state, self.state.groups.get(group)?, MAX_FRAMES))
+    }
+
+    /// Notes that telemetry which the wall clock of `node` dates `at` arrived when the controller's showed `now`.
+    pub fn clock_shown(&mut self, node: &str, at: UnixTime, now: UnixTime) {
+        clocks::shown(&mut self.state, node, at, now);
+    }
+
+    /// Why the controller's own wall clock is taken for wrong.
+    pub fn controllers_clock_differs(&self) -> Option<String> {
+        clocks::of_controller(&self.state)
     }
 
     /// Notes that telemetry of `node` arrived at `now`, or that its agent connected. Returns the groups that are observed again.

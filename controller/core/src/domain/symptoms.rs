@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! receiver <- port, neighbour        slow receiver <- port, neighbour        branch to a child <- link, route, program       agent -> node behind -> group not programmed
+//! a node's clock <- the controller's clock
 //! group <- the receivers and branches that hold its minimum: a child's branch counts only if nothing below it explains it
 //! ```
 
@@ -74,6 +75,11 @@ impl Symptoms<'_> {
         } else if node.telemetry.is_silent {
             let evidence = "the agent is connected, and no telemetry of it arrives".to_owned();
             all.push(symptom(Code::AgentSilent, object(), evidence, vec![]));
+        }
+        if let Some(difference) = node.telemetry.clock.filter(|_| node.connected) {
+            let evidence = format!("its clock is {difference} the controller's");
+            let causes = vec![ProblemKey::new(Code::ControllerClockDiffers, Object::Controller)];
+            all.push(symptom(Code::ClockDiffers, object(), evidence, causes));
         }
         let desired = node.spec.generation;
         if node.connected && node.status.is_some() && node.observed() != Some(desired) {

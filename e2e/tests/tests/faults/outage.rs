@@ -17,13 +17,14 @@ pub(super) const RECEIVERS: [Fault; 4] = [
     Fault { name: "wrong QPN", make: wrong_qpn },
 ];
 /// Links, nodes and what they carry.
-pub(super) const FABRIC: [Fault; 7] = [
+pub(super) const FABRIC: [Fault; 8] = [
     Fault { name: "black hole", make: black_hole },
     Fault { name: "5 % loss", make: loss },
     Fault { name: "node MTU", make: node_mtu },
     Fault { name: "unprovisioned TLV", make: unprovisioned_tlv },
     Fault { name: "wrong VLAN", make: wrong_vlan },
     Fault { name: "frame that is not IPv6", make: not_ipv6 },
+    Fault { name: "source that sends READ Requests", make: refused_source },
     Fault { name: "interface of a host down", make: host_interface },
 ];
 /// The last one of its lab: the link that was made for it cannot be made again.
@@ -144,6 +145,21 @@ fn wrong_vlan(w: &mut Watched) -> Made {
 
 fn not_ipv6(w: &mut Watched) -> Made {
     frames(w, "080045")
+}
+
+/// Another program of the source's host, to the group's Designated QPN. What the source itself sends is not affected.
+fn refused_source(w: &mut Watched) -> Made {
+    const READS: &str = "import socket, struct, time\n\
+        s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
+        bth = struct.pack('>BBHII', 0x0c, 0x40, 0xffff, QPN, 0)\n\
+        while True:\n    s.sendto(bth + bytes(16 + 4), ('PROXY', 4791))\n    time.sleep(0.05)\n";
+    let connection = w.bed.group("g").unwrap()["connection"].clone();
+    let (proxy, qpn) = (connection["proxyAddress"].as_str().unwrap(), connection["designatedQpn"].as_u64().unwrap());
+    let sender = python(&w.bed, "s1", &READS.replace("PROXY", proxy).replace("QPN", &qpn.to_string()));
+    Made::new("SourceRefused group/g", "group g", "opcode_refused").mended_by(|w| {
+        assert_eq!(w.phase(), "Ready", "the source's own data is forwarded");
+        end(sender);
+    })
 }
 
 /// Its addresses go with it, so the lab's host comes back, and only the problem of the port closes.

@@ -7,6 +7,8 @@ use super::*;
 
 /// Capacity for flows that were not announced (egress_maps.h MAX_LEARNED).
 const MAX_LEARNED: usize = 65_536;
+/// Capacity for flows that were announced, by port (maps.h MAX_KEPT).
+const MAX_KEPT: u32 = 65_536;
 const MILLION: u32 = 1_000_000;
 
 #[test]
@@ -38,6 +40,27 @@ fn a_million_flows_leave_a_full_table_and_the_announced_ones_with_every_packet_c
     bed.egress().set_known(&crate::testbed::announced(announced.iter().take(1).copied())).unwrap();
     let left: BTreeSet<_> = bed.flows().into_iter().map(|(key, _)| key).filter(|k| announced.contains(k)).collect();
     assert_eq!(left, announced.iter().take(1).copied().collect());
+}
+
+/// The packets are forwarded and marked; only their counts are missing from the flow.
+#[test]
+fn packets_of_an_announced_flow_without_room_in_the_table_are_counted_at_the_port() {
+    let bed = Bed::new();
+    let program = own(&bed);
+    program.set_known(&crate::testbed::announced([flow(1), flow(2)])).unwrap();
+    let uncounted = || port_drops(&program, bed.port, types::canopy_drop::DROP_FLOW_UNCOUNTED);
+    let p = |n| frame(&packet(n, ECT0, 1, b"abcd"));
+    program.run(bed.port, &p(1));
+    program.fill_kept((0..MAX_KEPT - 1).map(|n| keys::of(&flow(MILLION + n), 0)));
+    for (n, wanted) in [(1, 0), (3, 0), (2, 1), (2, 2)] {
+        let sent = p(n);
+        assert_eq!((program.run(bed.port, &sent).0, uncounted()), (sent, wanted), "flow {n}");
+    }
+    assert_eq!(program.stats(bed.port).unwrap().packets, 5);
+    // An announcement that ends makes room.
+    program.bpf.eg_kept().delete(&keys::of(&flow(MILLION), 0)).unwrap();
+    program.run(bed.port, &p(2));
+    assert_eq!(uncounted(), 2);
 }
 
 #[test]

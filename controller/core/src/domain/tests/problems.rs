@@ -384,6 +384,38 @@ fn drop_counters_that_rise_are_signs_as_long_as_they_do() {
     assert_eq!(of_node(&w, "leaf2"), []);
 }
 
+/// One clock that differs is its node's; if most do, to the same side, the controller's is wrong.
+#[test]
+fn clocks_are_wrong_where_most_others_are_not() {
+    let mut w = world();
+    let nodes = ["leaf1", "leaf2", "spine1"];
+    nodes.iter().for_each(|node| _ = w.domain.agent_connected(node));
+    let mut show = |clocks: [u64; 3]| {
+        for (node, clock) in nodes.iter().zip(clocks) {
+            w.domain.clock_shown(node, UnixTime::from_nanos(clock * S), UnixTime::from_nanos(1000 * S));
+        }
+        let found = nodes.map(|node| of_node(&w, node).iter().any(|s| s.key.code == Code::ClockDiffers));
+        (found, w.domain.controllers_clock_differs())
+    };
+    assert_eq!(show([1005, 995, 1000]), ([false; 3], None));
+    assert_eq!(show([1006, 1000, 1000]), ([true, false, false], None));
+    assert_eq!(show([1006, 994, 1000]), ([true, true, false], None), "to both sides: it may be in between");
+    let (found, why) = show([1006, 1600, 1000]);
+    assert_eq!(
+        (found, why.as_deref()),
+        ([true, true, false], Some("it is behind the clocks of 2 of 3 connected nodes"))
+    );
+    assert_eq!(show([900, 900, 0]).1.as_deref(), Some("it is ahead of the clocks of 2 of 3 connected nodes"));
+    let symptoms = of_node(&w, "leaf1");
+    let differs = symptoms.iter().find(|s| s.key.code == Code::ClockDiffers).unwrap();
+    assert_eq!(differs.causes, [key(Code::ControllerClockDiffers, Object::Controller)]);
+    assert_eq!(differs.evidence, "its clock is 100.0 s behind the controller's");
+    // Two nodes are too few, and a node that is away shows nothing.
+    w.domain.agent_gone("leaf1", instant(20 * S));
+    assert_eq!(w.domain.controllers_clock_differs(), None);
+    assert!(!of_node(&w, "leaf1").iter().any(|s| s.key.code == Code::ClockDiffers));
+}
+
 /// What leads to a neighbour is the cause of copies that were not forwarded, an MTU that of copies that were too large.
 #[test]
 fn drops_of_copies_lead_to_the_ports_of_their_node() {
