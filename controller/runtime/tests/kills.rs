@@ -39,7 +39,7 @@ fn items(dir: &Path, path: &str) -> Vec<Value> {
     loop {
         let page = get(dir, &format!("{path}limit=100{next}"));
         all.extend(page["items"].as_array().unwrap().iter().cloned());
-        match page["continue"].as_str() {
+        match page["metadata"]["continue"].as_str() {
             Some(token) => next = format!("&continue={token}"),
             None => return all,
         }
