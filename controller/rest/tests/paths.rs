@@ -92,6 +92,8 @@ async fn hosts_that_are_not_there_and_wrong_parameters_are_named() {
     for (query, status, field) in [
         ("address=x", 400, "address: "),
         ("address=5f00:0:100::&segments=x", 400, "segments: "),
+        ("address=5f00:0:100::&segments=", 400, "segments: "),
+        ("address=5f00:0:100::&segments=5f00:0:300::,,5f00:0:600::", 400, "segments: "),
         ("address=5f00:0:100::&at=leaf9", 404, ""),
     ] {
         let (code, _, errors) = api.get(&format!("/api/v1/paths/decode?{query}")).await.problem();

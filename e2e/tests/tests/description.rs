@@ -126,9 +126,11 @@ fn every_answer_is_one_that_the_description_has() {
     let report = controller.dir.join("report.json");
     let out = Command::new("schemathesis")
         .current_dir(&controller.dir)
-        .env("PYTHONPATH", hooks)
+        .env("PYTHONPATH", &hooks)
         .env("SCHEMATHESIS_HOOKS", "hooks")
         .env("CANOPY_SERVER", &server)
+        .arg("--config-file")
+        .arg(hooks.join("schemathesis.toml"))
         .args(["run", &format!("{server}/api/v1/openapi.json"), "--url", &server])
         .args(["--checks", "all", "--phases", "coverage,fuzzing", "--continue-on-failure", "--no-color"])
         .args(["--workers", "1"])

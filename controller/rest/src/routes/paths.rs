@@ -57,7 +57,7 @@ pub(crate) async fn decode(
     ApiQuery(query): ApiQuery<DecodeQuery>,
 ) -> Result<Json<DecodedPath>, ApiError> {
     let DecodeQuery { address, segments, segments_left, at } = query;
-    let listed = segments.as_deref().unwrap_or_default().split(',').filter(|segment| !segment.is_empty());
+    let listed = segments.iter().flat_map(|listed| listed.split(','));
     let segments = listed.map(|segment| {
         let detail = || {
             format!("{segment:?} is not an IPv6 address: write the Segment List in the order of the wire, with commas")
