@@ -28,6 +28,7 @@ ALLOWED = {
     "agent/runtime/src/main.rs": "the agent's clock, passed in: time stamps of samples and events for operators",
     "agent/runtime/src/program/enrolling.rs": "how long a certificate is valid, for the operator who enrolls",
     "agent/runtime/src/doctor/host.rs": "how long a certificate is valid, for the operator",
+    "machine/src/clock.rs": "whether the clock is before the program was built, for the operator",
     "agent/stamp/src/socket.rs": "time of arrival in a STAMP packet (RFC 8762): the difference of two of one host, its minimum filtered",
     "agent/stamp/src/link.rs": "time of sending in a STAMP packet (RFC 8762)",
     "agent/datapath/src/events.rs": "time stamps of events for operators",

@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::Path;
 
+use nix::unistd::geteuid;
+
+use crate::mounts::AS_ROOT;
 use crate::{Check, Machine};
 
 /// Oldest kernel release that nodes run on.
@@ -52,6 +55,34 @@ impl Machine<'_> {
             let all = CAPABILITIES.map(|(name, _)| name).join(" ");
             format!("run as root, or under systemd with AmbientCapabilities={all}")
         })
+    }
+
+    /// Services on this machine can be given the capabilities of an agent: they are in the bounding set, which a container's may lack.
+    pub(crate) fn may_have_capabilities(&self) -> Check {
+        let name = "capabilities";
+        if self.read("proc/self/status").is_err() {
+            return Check::unknown(name, "/proc/self/status cannot be read", "mount /proc");
+        }
+        match self.capabilities_not_in("CapBnd:").as_slice() {
+            [] => Check::met(name, "services can have them"),
+            missing => {
+                let all = CAPABILITIES.map(|(name, _)| name.trim_start_matches("CAP_")).join(",");
+                let fix = format!("give the container the capabilities {all}");
+                Check::missing(name, format!("no process here can have {}", missing.join(", ")), fix)
+            }
+        }
+    }
+
+    /// Switches of the network can be set, which a container may have for reading alone.
+    pub(crate) fn sysctls_writable(&self) -> Check {
+        let check = self.sysctls(Path::new("/proc/sys/net"));
+        let switch = self.within(&Path::new("/proc/sys/net").join(SWITCH));
+        let is_denied =
+            !check.is_met() && fs::metadata(switch).is_ok() && !self.is_read_only(Path::new("/proc/sys/net"));
+        if is_denied && !geteuid().is_root() {
+            return Check::unknown(check.name, check.found, AS_ROOT);
+        }
+        check
     }
 
     /// Those of an agent that are not in this set of the process, a line of `/proc/self/status`.
@@ -137,6 +168,21 @@ mod tests {
             assert_eq!(missing(all & !(1 << bit)), format!("{name} missing"));
         }
         assert!(!Machine::at(root(&[]).path()).capabilities().is_met());
+    }
+
+    /// Catches a container without a capability that passes because the set of another process is read.
+    #[test]
+    fn a_capability_that_no_process_can_have_is_missing() {
+        let found = |bounding: &str| {
+            let root = root(&[("proc/self/status", &format!("CapEff:\t0000000000000000\nCapBnd:\t{bounding}\n"))]);
+            Machine::at(root.path()).may_have_capabilities()
+        };
+        assert!(found("000001ffffffffff").is_met());
+        let docker = found("00000000a80425fb");
+        assert_eq!(docker.found, "no process here can have CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON");
+        assert!(docker.fix().is_some_and(|fix| fix.ends_with("BPF,NET_ADMIN,PERFMON,NET_RAW,NET_BIND_SERVICE")));
+        let unknown = Machine::at(root(&[]).path()).may_have_capabilities();
+        assert!(matches!(unknown.verdict, crate::Verdict::Unknown(_)), "{unknown:?}");
     }
 
     #[test]

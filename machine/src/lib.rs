@@ -2,14 +2,23 @@
 //! What a machine needs before a program of Canopy runs on it: checks, each with how to get what is missing.
 //!
 //! They read files of the kernel below a root, `/` except in tests. `canopy-agent doctor` examines its own process with them, under the user,
-//! capabilities, mounts and limits of its service.
+//! capabilities, mounts and limits of its service; `canopyctl check --pre` a machine on which nothing of Canopy runs yet.
 
+mod clock;
+mod disk;
+mod features;
+mod interfaces;
 mod kernel;
+mod limits;
 mod memory;
 mod mounts;
+mod ports;
+mod rdma;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+pub use limits::OPEN_FILES;
 
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,9 +38,26 @@ pub enum Verdict {
     Met,
     /// It is not; how to meet it.
     Missing(String),
+    /// It cannot be known here; how to know.
+    Unknown(String),
 }
 
 impl Check {
+    /// The requirement is met.
+    fn met(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, found: found.into(), verdict: Verdict::Met }
+    }
+
+    /// It is not, with how to meet it.
+    fn missing(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, found: found.into(), verdict: Verdict::Missing(fix.into()) }
+    }
+
+    /// It cannot be known here, with how to know.
+    fn unknown(name: &'static str, found: impl Into<String>, how: impl Into<String>) -> Self {
+        Self { name, found: found.into(), verdict: Verdict::Unknown(how.into()) }
+    }
+
     /// A requirement that is met if it is `good`, with how to meet it otherwise.
     pub fn new(name: &'static str, found: String, good: bool, fix: impl FnOnce() -> String) -> Self {
         Self { name, found, verdict: if good { Verdict::Met } else { Verdict::Missing(fix()) } }
@@ -42,11 +68,11 @@ impl Check {
         self.verdict == Verdict::Met
     }
 
-    /// How to meet it; `None` if it is met.
+    /// How to meet it, or to know whether it is; `None` if it is met.
     pub fn fix(&self) -> Option<&str> {
         match &self.verdict {
             Verdict::Met => None,
-            Verdict::Missing(fix) => Some(fix),
+            Verdict::Missing(fix) | Verdict::Unknown(fix) => Some(fix),
         }
     }
 }
@@ -75,6 +101,39 @@ impl<'a> Machine<'a> {
         Ok(text.trim().to_owned())
     }
 }
+
+impl Machine<'_> {
+    /// What the machine of a node needs.
+    pub fn for_node(&self) -> Vec<Check> {
+        vec![
+            self.kernel(),
+            self.btf(),
+            self.traffic_control(),
+            self.srv6(),
+            self.has_bpffs(),
+            self.may_have_capabilities(),
+            self.ipv6(),
+            self.sysctls_writable(),
+            self.udp_port_free(STAMP_PORT),
+        ]
+    }
+
+    /// What the machine of a host needs, on which applications of RDMA multicast run.
+    pub fn for_host(&self) -> Vec<Check> {
+        vec![self.ipv6(), self.rdma_device(), self.roce_gid(), self.locked_memory()]
+    }
+
+    /// What the machine of a controller needs that stores below `state_dir` and listens at these ports.
+    pub fn for_controller(&self, state_dir: &Path, ports: &[u16]) -> Vec<Check> {
+        let mut checks = vec![self.state_directory(state_dir), self.free_space(state_dir)];
+        checks.extend(ports.iter().map(|port| self.tcp_port_free(*port)));
+        checks.extend([clock::clock(), self.memory(), self.open_files()]);
+        checks
+    }
+}
+
+/// UDP port of STAMP reflectors, unless agents are configured with another one.
+const STAMP_PORT: u16 = 862;
 
 /// Files of a machine in tests.
 #[cfg(test)]
