@@ -49,6 +49,7 @@ forbid canopy-controller-kubernetes 'canopy-(control|packet|bpf|controller-.*|ag
 forbid canopy-controller-access 'canopy-control|canopy-(bpf|controller-(api|actor|authority|grpc|rest|runtime)|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'roles and tokens know of no API'
 forbid canopy-controller-oidc 'canopy-(control|model|packet|identity|bpf|controller-.*|agent|store|host|datapath|daemon|pacer).*|axum|tonic|sled' 'single sign-on knows a provider, and neither roles nor an API'
 forbid canopy-daemon 'canopy-.*' 'what every daemon needs knows none of them'
+forbid canopy-machine "canopy-.*|tokio|tonic|axum|sled|libbpf-rs|rtnetlink|hyper|prost" 'what a machine needs is read from its kernel, and knows no program'
 forbid canopy-metrics 'canopy-.*' 'what every scrape needs knows no daemon'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
 forbid canopy-reference "canopy-.*|$outside" 'the reference shares nothing with what it judges'

@@ -14,6 +14,7 @@ use canopy_daemon::config::Loaded;
 use canopy_daemon::notify::Notifier;
 use canopy_daemon::signals;
 use canopy_identity::Subject;
+use canopy_machine::Check;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::doctor;
@@ -56,7 +57,7 @@ fn start(HostCli { flags, command }: HostCli, name: &str) -> anyhow::Result<Exit
         HostCommand::Doctor => {
             let checks = runtime()?.block_on(doctor::host(&settings(flags, name)?));
             print_checks(&checks);
-            return Ok(if checks.iter().all(|c| c.fix.is_none()) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return Ok(if checks.iter().all(Check::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -25,6 +25,7 @@ use canopy_daemon::notify::Notifier;
 use canopy_daemon::signals;
 use canopy_datapath::{Hold, LinuxDatapath, Options};
 use canopy_identity::Subject;
+use canopy_machine::{Check, Machine};
 use canopy_model::log_level::LogOrder;
 use canopy_stamp::{Prober, StampSettings};
 use clap::Parser;
@@ -92,7 +93,7 @@ fn settings(flags: Flags) -> anyhow::Result<Config> {
 
 async fn run_agent(config: Config) -> anyhow::Result<ExitCode> {
     let shutdown = signals::end()?;
-    let kernel = doctor::kernel_release();
+    let kernel = Machine::at(Path::new("/")).kernel_release();
     tracing::info!(version = VERSION, node = config.node, controller = %config.controller, kernel, "starting");
     let ledger = Arc::new(Ledger::open(&config.state_dir)?);
     match Mark::read(&config.state_dir)? {
@@ -252,7 +253,7 @@ async fn remove_all(config: &Config, ledger: Option<&Ledger>) -> anyhow::Result<
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         found => found.with_context(|| format!("pin_dir: {}", config.pin_dir.display()))?,
     };
-    doctor::check_pin_dir(Path::new("/"), &pin_dir).map_err(anyhow::Error::msg)?;
+    Machine::at(Path::new("/")).check_pin_dir(&pin_dir).map_err(anyhow::Error::msg)?;
     // Its addresses are known by it alone.
     let held = ledger.map(|ledger| ledger.load(&config.node)).transpose()?.flatten();
     let base = held.as_ref().map(|held| &held.spec().base);
@@ -267,7 +268,7 @@ fn print_examination(config: &Config) -> anyhow::Result<ExitCode> {
     let multicast = runtime()?.block_on(canopy_datapath::has_multicast_rules());
     let optional = doctor::multicast(multicast.map_err(|error| format!("{:#}", anyhow::Error::from(error))));
     print_checks(required.iter().chain([&optional]));
-    Ok(if required.iter().all(|check| check.fix.is_none()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if required.iter().all(Check::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A filter of log lines as the daemon's log takes it.

@@ -7,11 +7,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use anyhow::Context;
+use canopy_machine::Check;
 use canopy_units::{Monotonic, nanos};
 use clap::Subcommand;
 use nix::time::{ClockId, clock_gettime};
-
-use crate::doctor::Check;
 
 pub use enrolling::enroll;
 
@@ -50,8 +49,8 @@ pub fn since_boot() -> Monotonic {
 /// Prints what `doctor` found, for people.
 pub fn print_checks<'a>(checks: impl IntoIterator<Item = &'a Check>) {
     for check in checks {
-        println!("{}  {}: {}", if check.fix.is_none() { "ok     " } else { "MISSING" }, check.name, check.found);
-        if let Some(fix) = &check.fix {
+        println!("{}  {}: {}", if check.is_met() { "ok     " } else { "MISSING" }, check.name, check.found);
+        if let Some(fix) = check.fix() {
             println!("         to get it: {fix}");
         }
     }

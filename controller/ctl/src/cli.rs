@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod ca;
 mod certificate;
 mod change_set;
+mod check;
 mod history;
 mod identity;
 mod log_level;
@@ -21,6 +22,7 @@ mod upgrade;
 pub use ca::{CaAction, CaArgs, LossArgs};
 pub use certificate::{CertificateAction, CertificateArgs};
 pub use change_set::{ChangeSetAction, ChangeSetArgs};
+pub use check::{CheckArgs, CheckOutput, MachineRole, PreArgs};
 pub use history::{AuditAction, AuditArgs, Audited, DiffArgs, HistoryArgs, UndoArgs, Versioned, VersionedArgs};
 pub use identity::{IdentityAction, IdentityArgs, NodeAction, NodeArgs, RetireArgs, RetireOutput};
 pub use log_level::{LogLevelAction, LogLevelArgs};
@@ -73,7 +75,7 @@ pub enum Command {
     Get(GetArgs),
     /// Show the domain on one screen: what is wrong first, with the cause and what to do.
     Status(StatusArgs),
-    /// Check that controller, store, agents, links and groups work, as far as the controller can see.
+    /// Check that controller, store, agents, links and groups work, as far as the controller can see; with --pre, that this machine can run Canopy.
     #[command(
         after_help = "Exit codes: 0 every check is ok; 1 a check fails or cannot be made; 5 the same, after the time of --wait."
     )]
@@ -334,30 +336,6 @@ pub struct StatusArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Report,
-}
-
-/// Arguments of `check`.
-#[derive(Args)]
-pub struct CheckArgs {
-    /// Check again until everything is ok, at most for this time, for example 2m.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub wait: Option<Duration>,
-    /// Check instead whether a pod of Kubernetes has what an application needs; the file is the pod as `kubectl get pod NAME -o json` prints it, `-` = standard input.
-    #[arg(long, value_name = "FILE", conflicts_with = "wait")]
-    pub pod: Option<String>,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t)]
-    pub output: CheckOutput,
-}
-
-/// Formats of `check`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum CheckOutput {
-    /// For a terminal.
-    #[default]
-    Text,
-    /// `{"checks": [{"name", "result", "detail", "hint", "docs"}]}`; results are ok, fails and cannotBeChecked.
-    Json,
 }
 
 /// Arguments of `why`.
@@ -706,6 +684,9 @@ mod tests {
             "describe drain n1-eth1",
             "check",
             "check --wait 2m -o json",
+            "check --pre",
+            "check --pre --role node --interface eth1 --interface eth2 --mtu 9000 -o json",
+            "check --pre --role controller --state-dir /srv/canopy --port 8641",
             "upgrade plan",
             "upgrade plan --to 0.2.0 --batch 5 -o json",
             "get hosts -o wide",

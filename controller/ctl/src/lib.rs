@@ -36,6 +36,12 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
     if let Command::Completion { shell } = cli.command {
         return commands::completion(shell, out);
     }
+    // Before anything is installed there is no server, and nothing is asked of one.
+    if let Command::Check(args) = &cli.command
+        && args.machine.pre
+    {
+        return commands::check_machine::run(args, out);
+    }
     let server = contexts::server(cli.server.as_deref(), cli.context.as_deref(), &env)?;
     if let Command::Certificate(CertificateArgs { action }) = &cli.command
         && let Some(done) = commands::certificate::offline(action, out, &mut std::io::stderr())

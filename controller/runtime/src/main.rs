@@ -17,6 +17,7 @@ use canopy_daemon::config::{Flags, Loaded, Sources, load};
 use canopy_daemon::log::{LogConfig, LogFormat};
 use canopy_daemon::notify::Notifier;
 use canopy_daemon::signals;
+use canopy_machine::OPEN_FILES;
 use canopy_store::{EmbeddedStore, Snapshot, Store, acknowledge_recovery};
 use canopy_units::UnixTime;
 use clap::{Args, Parser, Subcommand};
@@ -151,9 +152,6 @@ fn settings(flags: Settings) -> anyhow::Result<Loaded<Config>> {
         .with("log.level", flags.log_level);
     Ok(load(&Config::default(), Sources::new(SYSTEM_FILE, flags.config, layer))?)
 }
-
-/// Open files that all listeners together may need, besides the store's.
-const OPEN_FILES: u64 = 50_000;
 
 /// As many open files as the system permits: what callers may have together must not be what ends the accepting of all.
 fn raise_open_files() {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use canopy_agent_link::{Target, reach};
 use canopy_identity::{Credentials, Subject};
+use canopy_machine::{Check, Machine};
 use canopy_units::UnixTime;
 
-use super::{Check, Host, check};
 use crate::host_agent::config::HostConfig;
 
 /// Examines this machine for the agent of this host, and whether its controller answers it.
@@ -16,7 +16,7 @@ pub async fn host(config: &HostConfig) -> Vec<Check> {
     let reached = reach(&config.controller, &config.identity()).await;
     vec![
         certificate(config),
-        check("controller", format!("{} {}", config.controller, answer(&reached)), reached.is_ok(), || {
+        Check::new("controller", format!("{} {}", config.controller, answer(&reached)), reached.is_ok(), || {
             "start the controller, add this address to its grpc.listen, correct `controller` here, or let TCP to it through".into()
         }),
         writable("state_dir", &config.state_dir),
@@ -39,7 +39,7 @@ fn certificate(config: &HostConfig) -> Check {
             (format!("of {subject}, valid for {days:.1} days"), is_good)
         }
     };
-    check("certificate", found, is_good, || {
+    Check::new("certificate", found, is_good, || {
         format!(
             "canopyctl host enroll {name} | ssh {name} canopy-agent host enroll --host {name} --controller https://HOST:PORT"
         )
@@ -51,12 +51,7 @@ fn answer(reached: &Result<(), canopy_agent_link::IdentityError>) -> String {
 }
 
 fn writable(name: &'static str, directory: &Path) -> Check {
-    let refused = Host { root: Path::new("/") }.not_writable(directory);
-    let found = match &refused {
-        Some(closed) => format!("this user cannot write to {}", closed.display()),
-        None => format!("{} can be written", directory.display()),
-    };
-    check(name, found, refused.is_none(), || {
+    Machine::at(Path::new("/")).writable(name, directory, || {
         "start it as canopy-host-agent.service does, which makes the directories for its user".to_owned()
     })
 }
@@ -68,7 +63,7 @@ fn group(name: &str) -> Check {
         (Ok(_), "") => "the agent's own".to_owned(),
         (Ok(_), name) => name.to_owned(),
     };
-    check("host_socket.group", shown, found.is_ok(), || format!("groupadd --system {name}, or set another group"))
+    Check::new("host_socket.group", shown, found.is_ok(), || format!("groupadd --system {name}, or set another group"))
 }
 
 #[cfg(test)]
@@ -76,7 +71,7 @@ mod tests {
     use super::*;
 
     fn failed(checks: &[Check]) -> Vec<&'static str> {
-        checks.iter().filter(|check| check.fix.is_some()).map(|check| check.name).collect()
+        checks.iter().filter(|check| !check.is_met()).map(|check| check.name).collect()
     }
 
     #[tokio::test]
@@ -88,7 +83,7 @@ mod tests {
         config.controller = "https://127.0.0.1:1".parse().unwrap();
         let checks = host(&config).await;
         assert_eq!(failed(&checks), ["certificate", "controller"]);
-        assert!(checks[0].fix.as_ref().is_some_and(|fix| fix.starts_with("canopyctl host enroll r1")), "{checks:?}");
+        assert!(checks[0].fix().is_some_and(|fix| fix.starts_with("canopyctl host enroll r1")), "{checks:?}");
         // Without a certificate nothing is sent.
         assert!(checks[1].found.contains("enroll this agent"), "{checks:?}");
         config.controller = format!("unix:{}", dir.path().join("none.sock").display()).parse().unwrap();

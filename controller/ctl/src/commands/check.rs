@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `check`: whether the domain works as it should, as far as the controller can see. A check that fails has a hint and where to read on.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::Duration;
@@ -23,6 +24,9 @@ use crate::output::{clean, json};
 const POLL: Duration = Duration::from_millis(500);
 /// Names that one line has, at most.
 const MAX_NAMED: usize = 5;
+/// Width of the columns of results and, at least, of names.
+const RESULT: usize = 19;
+const MIN_NAME: usize = 12;
 
 /// See the module.
 ///
@@ -74,9 +78,9 @@ pub(super) struct Check {
     /// What was found.
     pub(super) detail: String,
     /// What to do; empty unless it fails.
-    hint: &'static str,
+    pub(super) hint: Cow<'static, str>,
     /// Where to read on.
-    docs: &'static str,
+    pub(super) docs: &'static str,
 }
 
 /// A check with what to do if it fails.
@@ -93,7 +97,7 @@ impl About {
 
     pub(super) fn found(&self, result: Outcome, detail: impl Into<String>) -> Check {
         let hint = if result == Outcome::Fails { self.hint } else { "" };
-        Check { name: self.name, result, detail: detail.into(), hint, docs: self.docs }
+        Check { name: self.name, result, detail: detail.into(), hint: hint.into(), docs: self.docs }
     }
 
     /// `good` if nothing is wrong; else what `is_wrong` with which of them.
@@ -314,15 +318,17 @@ fn counted(n: usize, one: &str) -> String {
 }
 
 fn write(checks: &[Check], out: &mut dyn Write) -> Result<(), Failure> {
+    let longest = checks.iter().map(|check| check.name.len()).max().unwrap_or_default();
+    let width = MIN_NAME.max(longest + 2);
     for check in checks {
         let result = match check.result {
             Outcome::Ok => "ok",
             Outcome::Fails => "fails",
             Outcome::CannotBeChecked => "cannot be checked",
         };
-        writeln!(out, "{result:<19}{:<12}{}", check.name, check.detail)?;
+        writeln!(out, "{result:<RESULT$}{:<width$}{}", check.name, check.detail)?;
         if !check.hint.is_empty() {
-            writeln!(out, "{:<31}{}; see {}", "", check.hint, check.docs)?;
+            writeln!(out, "{:<1$}{2}; see {3}", "", RESULT + width, check.hint, check.docs)?;
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ pub mod certificate;
 pub mod change_set;
 pub mod chart;
 pub mod check;
+pub mod check_machine;
 pub mod check_pod;
 pub mod commit;
 pub mod context;
