@@ -41,6 +41,7 @@ def version_flags():
 
 
 ALL = (
+    Module("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
     Module("helm", {"helm": "helm.sh/helm/v4/cmd/helm"}),
     Module("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
     Module("containerd", {name: f"github.com/containerd/containerd/v2/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")}, tags="no_btrfs"),

@@ -4,6 +4,7 @@
 import json
 import secrets
 
+import audit
 from certificates import Authority
 from place import Place, until
 
@@ -31,6 +32,8 @@ class Plane:
         self.users = USERS | {f"system:node:{node}": ("system:nodes",) for node in nodes}
         self.tokens = {user: secrets.token_hex(16) for user in self.users}
         self.issue(nodes)
+        self.audit = self.place.directory / "audit.log"
+        (self.place.directory / "audit.json").write_text(json.dumps(audit.POLICY))
 
     def path(self, name):
         return str(self.place.directory / "pki" / name)
@@ -93,6 +96,8 @@ class Plane:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged",
+            f"--audit-policy-file={self.place.directory / 'audit.json'}",
+            f"--audit-log-path={self.audit}",
             # There is no DNS.
             "--kubelet-preferred-address-types=InternalIP",
             "--service-account-issuer=https://kubernetes.default.svc",

@@ -7,6 +7,9 @@ from place import until
 from release import Release
 
 NAMESPACE = "hosts"
+TOKENS = "/var/run/secrets/canopy"
+# A pod that does not show its token.
+STRANGER = "stranger"
 
 
 class Transfer:
@@ -38,17 +41,30 @@ class Transfer:
             "args": options,
             # Raw sockets stand for the RDMA device.
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": ["NET_RAW", "NET_ADMIN"]}},
-            "volumeMounts": [{"name": "canopy", "mountPath": "/run/canopy", "readOnly": True}],
+            "env": [{"name": "CANOPY_TOKEN_FILE", "value": f"{TOKENS}/token"}],
+            "volumeMounts": [{"name": "canopy", "mountPath": "/run/canopy", "readOnly": True}, {"name": "canopy-token", "mountPath": TOKENS, "readOnly": True}],
         }
+        projected = {"serviceAccountToken": {"path": "token", "audience": "canopy", "expirationSeconds": 3600}}
+        token = {"name": "canopy-token", "projected": {"sources": [projected]}}
         volume = {"name": "canopy", "hostPath": {"path": "/run/canopy/agent", "type": "Directory"}}
         spec = {
             "nodeName": self.c.fabric.edge(host),
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 5,
             "containers": [container],
-            "volumes": [volume],
+            "volumes": [volume, token],
         }
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": host, "namespace": NAMESPACE}, "spec": spec}
+
+    def refuses_a_stranger(self):
+        """A pod as the others, on the same node, that shows no token has no right at the socket, although it is user 0."""
+        pod = self.pod(self.receivers[0], "receive")
+        pod["metadata"]["name"] = STRANGER
+        pod["spec"]["containers"][0]["env"] = []
+        self.c.apply(pod)
+        until("the pod without a token to end", 60, lambda: self.phase(STRANGER) == "Failed")
+        printed = self.kubectl("logs", STRANGER)
+        assert "the call has none" in printed and "CANOPY_TOKEN_FILE" in printed, printed
 
     def kubectl(self, *arguments, **more):
         return self.c.kubectl(f"--namespace={NAMESPACE}", *arguments, **more)

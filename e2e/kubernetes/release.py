@@ -17,6 +17,8 @@ REVISION = "canopy.dev/revision: '1'"
 NAME = "canopy"
 # A fixed address of the controller's service: this cluster has no DNS.
 ADDRESS = "10.96.0.41"
+# Of the range of services, without one.
+DEAD = "10.96.0.40"
 SOCKET = "unix:/run/canopy/rest.sock"
 # Where the volume of the controller is.
 CONTROLLER_NODE = "n6"
@@ -33,9 +35,10 @@ class Release:
         image = lambda name: dict(zip(("repository", "digest"), self.image(name).split("@"), strict=True))
         return {
             "images": {"pullPolicy": "Never", "controller": image("canopy-controller"), "operator": image("canopy-operator"), "agent": image("canopy-agent"), "hostAgent": image("canopy-host-agent")},
-            "operator": {"enabled": True},
+            "operator": {"enabled": True, "drainCordoned": True},
             "controller": {"service": {"clusterIP": ADDRESS}, "storage": {"className": "local", "size": "1Gi"}},
-            "agent": {"controller": f"https://{ADDRESS}:8641"},
+            # The first is dead; nothing of it is there.
+            "agent": {"controller": f"https://{DEAD}:8641,https://{ADDRESS}:8641", "settings": {"host_socket": {"kubernetes": True}}},
             "cleanup": {"onUninstall": True, "timeout": "60s"},
         }
 
@@ -77,9 +80,9 @@ class Release:
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}
         self.c.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
 
-    def resources(self, chart=RESOURCES):
+    def resources(self, chart=RESOURCES, check=True):
         """Installs or upgrades the definitions of the resources."""
-        self.c.helm("upgrade", "--install", "canopy-crds", chart, f"--namespace={NAMESPACE}", "--wait")
+        return self.c.helm("upgrade", "--install", "canopy-crds", chart, f"--namespace={NAMESPACE}", "--wait", check=check)
 
     def older_resources(self):
         """A chart of definitions that are older than those of this version."""

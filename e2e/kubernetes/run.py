@@ -25,14 +25,18 @@ sys.path[:0] = [str(HERE), str(TOP / "deploy/kubernetes"), str(TOP / "deploy/con
 import from_modules  # noqa: E402
 import images  # noqa: E402
 import leftovers  # noqa: E402
+import many as many_of  # noqa: E402
 import manifests  # noqa: E402
 import release  # noqa: E402
 import steps  # noqa: E402
 from cluster import REGISTRY, Cluster  # noqa: E402
 from conflicts import Conflicts  # noqa: E402
+from cordon import Cordon  # noqa: E402
+from many import Many  # noqa: E402
 from outage import Outage  # noqa: E402
 from place import until  # noqa: E402
 from pods import Transfer  # noqa: E402
+from stored import Stored  # noqa: E402
 
 MIB = 1 << 20
 # The application of the pods; no image for users.
@@ -89,6 +93,9 @@ class Kubernetes:
         with Transfer(self.c, self.release, "weights", 256 * MIB, ("--timeout", "1s")) as transfer:
             column = lambda: transfer.kubectl("get", "multicastgroup", "weights", "--no-headers").split()[1:4]
             until("the resource to have the group's phase, source and receivers", 60, lambda: column() == ["Ready", self.source, str(len(self.receivers))])
+            owners = {of["metadata"].get("writtenBy", {}).get("account", "") for of in json.loads(self.release.ctl("get", "members", "-g", "weights", "-o", "json"))["items"]}
+            assert owners == {f"{transfer.namespace}/default"}, owners
+            transfer.refuses_a_stranger()
             report = transfer.finish()
         print(f"   {report['bytes'] >> 20} MiB to {len(self.receivers)} pods, sha256 {report['sha256'][:12]}, {report['retransmitted']} retransmitted")
 
@@ -97,6 +104,9 @@ class Kubernetes:
 
     def step_a_drain_survives_the_topology_being_applied_again(self):
         Conflicts(self.c, self.release).of_a_drain()
+
+    def step_a_cordoned_node_is_drained_until_it_is_uncordoned(self):
+        Cordon(self.c, self.release).of_a_node_without_hosts()
 
     def step_agents_are_replaced_one_by_one_under_traffic_without_a_loss(self):
         values = self.release.values()
@@ -155,6 +165,7 @@ class Kubernetes:
         with Transfer(self.c, self.release, "served", 400 * MIB, ("--timeout", "5s")) as transfer:
             transfer.slow("12mbit")
             until("data to be acknowledged", 60, lambda: self.delivery("served") == "Flowing")
+            Cordon(self.c, self.release).of_a_node_with_members()
             outage = Outage(self.c, self.release, "served")
             outage.lasts_a_minute(lambda: None)
             outage.edits_are_reconciled(transfer.namespace)
@@ -163,6 +174,26 @@ class Kubernetes:
             report = transfer.finish()
         assert report["retransmitted"] == 0, report
         print(f"   {report['bytes'] >> 20} MiB, 0 retransmitted; what was edited afterwards is reconciled")
+
+    def step_resources_are_stored_anew_when_their_definition_stores_another_version(self):
+        Stored(self.c, self.release).of_resources()
+
+    def step_a_store_of_a_later_format_is_refused_with_the_way_back(self):
+        Stored(self.c, self.release).of_the_controller()
+
+    def step_one_change_among_a_thousand_groups_and_three_hundred_nodes_costs_its_own(self):
+        with Many(self.c, self.release) as many:
+            took, requests = many.declare()
+            print(f"   {many_of.GROUPS} groups on {many_of.NODES} nodes reconciled in {took:.0f} s: {requests}")
+            middle, worst, writes, requests = many.changes()
+            print(f"   a change: {middle * 1000:.0f} ms, {worst * 1000:.0f} ms at most, {writes:.1f} writes; {many_of.CHANGED} changes: {requests}")
+            assert middle <= 1 and writes <= 2, (middle, worst, requests)
+            requests = many.idle()
+            print(f"   {many_of.IDLE} s without a change: {requests}")
+            assert not [of for of in requests if not of.startswith("watch ")], requests
+            requests = many.restarted()
+            print(f"   the operator restarted, and one change: {requests}")
+            assert sum(number for of, number in requests.items() if of.startswith("patch ")) <= 2, requests
 
     def step_uninstall_with_clean_up_fails_and_names_the_node_that_does_not_answer(self):
         assert all(map(leftovers.left, self.c.nodes.values())), "nothing to remove"

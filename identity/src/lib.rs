@@ -27,7 +27,8 @@ pub use rustls::pki_types::CertificateDer;
 pub use rustls::{ClientConfig, Error as TlsError};
 pub use subject::{NotASubject, Subject, TrustDomain};
 pub use tls::{
-    ClientStream, Clients, ConnectError, Revoked, ServerKey, Trust, client, connect, is_signed_by, operator, server,
+    ClientStream, Clients, ConnectError, Revoked, ServerKey, Trust, client, connect, is_signed_by, operator, secure,
+    server,
 };
 pub use token::{EnrollmentToken, NotAToken, Secret};
 

@@ -160,12 +160,24 @@ pub fn is_signed_by(der: &CertificateDer<'_>, authority: &CertificateDer<'static
 /// # Errors
 /// Nothing answers there, or what answers is not the controller.
 pub async fn connect(host: &str, port: u16, config: Arc<ClientConfig>) -> Result<ClientStream, ConnectError> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let name = ServerName::try_from(bare.clone()).map_err(|_| ConnectError::Name(host.to_owned()))?;
-    let stream = TcpStream::connect((bare, port)).await?;
+    let stream = TcpStream::connect((bare(host), port)).await?;
+    secure(stream, host, config).await
+}
+
+/// TLS over a connection to `host`. The name is sent, and not what the controller is recognized by.
+///
+/// # Errors
+/// What answers is not the controller.
+pub async fn secure(stream: TcpStream, host: &str, config: Arc<ClientConfig>) -> Result<ClientStream, ConnectError> {
+    let name = ServerName::try_from(bare(host).to_owned()).map_err(|_| ConnectError::Name(host.to_owned()))?;
     stream.set_nodelay(true)?;
     let connected = TlsConnector::from(config).connect(name, stream).await;
     connected.map_err(|error| if is_of_other_authority(&error) { ConnectError::Authority } else { error.into() })
+}
+
+/// Without the brackets of an IPv6 address.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 fn is_of_other_authority(error: &io::Error) -> bool {

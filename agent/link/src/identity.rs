@@ -12,17 +12,16 @@ use canopy_identity::{
     AuthorityHash, Certificate, Credentials, CredentialsError, EnrollmentToken, FileError, PrivateKey, Subject, Trust,
 };
 use canopy_units::UnixTime;
-use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
-use tower::service_fn;
 
+use crate::addresses::{self, Address};
 use crate::answer::within;
 use crate::attestation::{Attestation, Unusable};
 use crate::authorities::Authorities;
-use crate::target::{endpoint, over_tls, own_stream};
+use crate::target::{over, own_stream};
 use crate::{Backoff, Random, Target, brief};
 
 /// An answer to [`reach`] comes within this: a service that starts waits for it.
@@ -95,15 +94,15 @@ async fn enroll_with(
     authority: AuthorityHash,
     proof: pb::EnrollRequest,
 ) -> Result<Certificate, IdentityError> {
-    let Target::Tls { host, port } = target.clone() else { return Err(IdentityError::Local(target.clone())) };
+    let Target::Tls(addresses) = target else { return Err(IdentityError::Local(target.clone())) };
     let key = Credentials::key(directory)?;
     let request = key.request().map_err(|error| IdentityError::Request(error.to_string()))?;
-    let endpoint = endpoint(format!("http://{host}:{port}")).map_err(|error| Status::from_error(Box::new(error)))?;
-    let trust = Trust::Token(authority);
-    let channel = endpoint.connect_with_connector_lazy(service_fn(move |_| {
-        let (host, trust) = (host.clone(), trust.clone());
-        async move { over_tls(&host, port, trust, None).await.map(TokioIo::new) }
-    }));
+    let kept = directory.to_owned();
+    let channel = over(addresses, move |addresses| {
+        let kept = kept.clone();
+        async move { addresses::connect(&addresses, &kept, Trust::Token(authority), None).await }
+    });
+    let channel = channel.map_err(|error| Status::from_error(Box::new(error)))?;
     let request = pb::EnrollRequest { subject: subject.to_string(), request, ..proof };
     let answer = within(IdentityServiceClient::new(channel).enroll(request)).await?.certified.unwrap_or_default();
     let is_its = |der: &Vec<u8>| AuthorityHash::of(&der.as_slice().into()).is_ok_and(|of| of == authority);
@@ -119,17 +118,17 @@ async fn enroll_with(
 /// Why it does not.
 pub async fn reach(target: &Target, directory: &Path) -> Result<(), IdentityError> {
     let Err(status) = reach_once(target, directory).await else { return Ok(()) };
-    if let (Code::Cancelled | Code::Unknown, Target::Tls { host, port }) = (status.code(), target) {
-        refusal(host, *port, directory).await?;
+    if let (Code::Cancelled | Code::Unknown, Target::Tls(addresses)) = (status.code(), target) {
+        refusal(addresses, directory).await?;
     }
     Err(status.into())
 }
 
 /// Why the controller closes connections. In TLS 1.3 the refusal of a certificate follows the handshake: a call that is sent before it is
 /// received fails as one on a closed connection, so nothing is sent here.
-async fn refusal(host: &str, port: u16, directory: &Path) -> Result<(), Status> {
-    let mut stream =
-        own_stream(host, port, directory.to_owned()).await.map_err(|error| Status::unavailable(error.to_string()))?;
+async fn refusal(addresses: &[Address], directory: &Path) -> Result<(), Status> {
+    let opened = own_stream(addresses, directory.to_owned()).await;
+    let mut stream = opened.map_err(|error| Status::unavailable(error.to_string()))?;
     let closes = "it closes the connection after the handshake: it does not accept this certificate, which is of another authority or revoked";
     match tokio::time::timeout(REACHED_WITHIN, stream.read(&mut [0])).await {
         Ok(Ok(0)) => Err(Status::unavailable(format!("{closes}, or it is stopping"))),
@@ -142,10 +141,14 @@ async fn reach_once(target: &Target, directory: &Path) -> Result<(), Status> {
     let channel = target.channel(directory).map_err(|error| Status::from_error(Box::new(error)))?;
     // A call that every agent may make; the group does not have to exist.
     let request = pb::WatchGroupRequest { group: "canopy-doctor".into(), ..Default::default() };
-    match tokio::time::timeout(REACHED_WITHIN, MembershipServiceClient::new(channel).watch_group(request)).await {
+    let within = match target {
+        Target::Tls(addresses) if addresses.len() > 1 => REACHED_WITHIN + addresses::limit(addresses.len()),
+        _ => REACHED_WITHIN,
+    };
+    match tokio::time::timeout(within, MembershipServiceClient::new(channel).watch_group(request)).await {
         Ok(Err(status)) if status.code() != Code::NotFound => Err(status),
         Ok(_) => Ok(()),
-        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {REACHED_WITHIN:?}"))),
+        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {within:?}"))),
     }
 }
 

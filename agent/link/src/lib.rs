@@ -15,6 +15,7 @@
 //!
 //! Nothing here gives up: every failure is followed by a jittered, bounded back-off, for ever.
 
+mod addresses;
 mod answer;
 mod attestation;
 mod authorities;
@@ -35,6 +36,7 @@ use canopy_model::status::NodeStatus;
 use tokio::sync::watch as state;
 use tonic::transport::Channel;
 
+pub use addresses::Address;
 pub use attestation::{Attestation, Unusable};
 pub use backoff::Backoff;
 pub use identity::{IdentityError, enroll, reach, renew};

@@ -4,15 +4,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_identity::{ClientStream, ConnectError, Credentials, CredentialsError, Trust};
+use canopy_identity::{ClientStream, Credentials, Trust};
 use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
 use crate::Channels;
+use crate::addresses::{self, Address, MAX_ADDRESSES, Unreached};
 
 /// How often a silent connection is probed, and how long an answer may take: a controller that died without
 /// closing its socket, or hangs, is noticed within the sum.
@@ -23,34 +23,18 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 pub enum Target {
     /// `unix:/absolute/path`.
     Unix(PathBuf),
-    /// `https://name-or-address:port`.
-    Tls {
-        /// A name, an IPv4 address, or an IPv6 address in brackets.
-        host: String,
-        /// 1..=65535.
-        port: u16,
-    },
+    /// `https://name-or-address:port`, or several between commas: all are of one controller.
+    Tls(Vec<Address>),
 }
 
 /// A controller address that cannot be used; names the reason and the accepted forms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{value:?} is not a usable controller address: {reason}; use unix:/path/to/socket or https://HOST:PORT")]
+#[error(
+    "{value:?} is not a usable controller address: {reason}; use unix:/path/to/socket, https://HOST:PORT or several of these between commas"
+)]
 pub struct TargetError {
     value: String,
     reason: &'static str,
-}
-
-/// The controller was not reached over TLS.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unreached {
-    #[error("{directory} has no certificate: enroll this agent with `canopy-agent enroll`", directory = .0.display())]
-    NotEnrolled(PathBuf),
-    #[error(transparent)]
-    Credentials(#[from] CredentialsError),
-    #[error("configuring TLS: {0}")]
-    Tls(#[from] canopy_identity::TlsError),
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
 }
 
 impl FromStr for Target {
@@ -72,27 +56,43 @@ impl FromStr for Target {
                 "controllers serve TCP over TLS only: write https, and enroll this agent with `canopy-agent enroll`",
             );
         }
-        let Some(authority) = value.strip_prefix("https://") else {
-            return refuse("it is neither unix: nor https:");
-        };
-        let Some((host, port)) = authority.strip_suffix('/').unwrap_or(authority).rsplit_once(':') else {
-            return refuse("it has no port");
-        };
-        let is_address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let is_host = match is_address {
-            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-            None => {
-                (1..=253).contains(&host.len())
-                    && host.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-')
+        let mut addresses: Vec<Address> = Vec::new();
+        for one in value.split(',').map(str::trim) {
+            let address = address(one).map_err(|reason| TargetError { value: value.to_owned(), reason })?;
+            if addresses.contains(&address) {
+                return refuse("it has an address twice");
             }
-        };
-        match port.parse() {
-            _ if !is_host => {
-                refuse("its host is neither a name nor an address; an IPv6 address is written in brackets")
-            }
-            Ok(0) | Err(_) => refuse("its port is not 1 to 65535"),
-            Ok(port) => Ok(Self::Tls { host: host.to_owned(), port }),
+            addresses.push(address);
         }
+        if addresses.len() > MAX_ADDRESSES {
+            return refuse("it has more than 4 addresses");
+        }
+        Ok(Self::Tls(addresses))
+    }
+}
+
+/// One address of a controller behind TLS, or what is wrong with it.
+fn address(value: &str) -> Result<Address, &'static str> {
+    if value.starts_with("unix:") {
+        return Err("a socket of this machine is the only address, or none");
+    }
+    let Some(authority) = value.strip_prefix("https://") else {
+        return Err("it is neither unix: nor https:");
+    };
+    let Some((host, port)) = authority.strip_suffix('/').unwrap_or(authority).rsplit_once(':') else {
+        return Err("it has no port");
+    };
+    let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_host = match bracketed {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            (1..=253).contains(&host.len()) && host.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-')
+        }
+    };
+    match port.parse() {
+        _ if !is_host => Err("its host is neither a name nor an address; an IPv6 address is written in brackets"),
+        Ok(0) | Err(_) => Err("its port is not 1 to 65535"),
+        Ok(port) => Ok(Address { host: host.to_owned(), port }),
     }
 }
 
@@ -100,7 +100,10 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tls { host, port } => write!(f, "https://{host}:{port}"),
+            Self::Tls(addresses) => {
+                let texts: Vec<String> = addresses.iter().map(Address::to_string).collect();
+                f.write_str(&texts.join(","))
+            }
         }
     }
 }
@@ -118,20 +121,33 @@ impl Target {
     pub(crate) fn channel(&self, identity: &Path) -> Result<Channel, tonic::transport::Error> {
         match self {
             Self::Unix(_) => Ok(endpoint(self.to_string())?.connect_lazy()),
-            Self::Tls { host, port } => {
-                let (host, port, identity) = (host.clone(), *port, identity.to_owned());
-                // TLS is the connector's.
-                let endpoint = endpoint(format!("http://{host}:{port}"))?;
-                Ok(endpoint.connect_with_connector_lazy(service_fn(move |_| {
-                    let (host, identity) = (host.clone(), identity.clone());
-                    async move { own_stream(&host, port, identity).await.map(TokioIo::new) }
-                })))
+            Self::Tls(addresses) => {
+                let identity = identity.to_owned();
+                over(addresses, move |addresses| {
+                    let identity = identity.clone();
+                    async move { own_stream(&addresses, identity).await }
+                })
             }
         }
     }
 }
 
-pub(crate) fn endpoint(uri: String) -> Result<Endpoint, tonic::transport::Error> {
+/// A connection that `open` makes on first use, and again.
+pub(crate) fn over<F, O>(addresses: &[Address], open: F) -> Result<Channel, tonic::transport::Error>
+where
+    F: Fn(Vec<Address>) -> O + Send + 'static,
+    O: Future<Output = Result<ClientStream, Unreached>> + Send + 'static,
+{
+    // TLS is the connector's, and so is the address; that of the URI is in no request.
+    let endpoint = endpoint("http://controller".to_owned())?.connect_timeout(addresses::limit(addresses.len()));
+    let addresses = addresses.to_vec();
+    Ok(endpoint.connect_with_connector_lazy(service_fn(move |_| {
+        let opened = open(addresses.clone());
+        async move { opened.await.map(TokioIo::new) }
+    })))
+}
+
+fn endpoint(uri: String) -> Result<Endpoint, tonic::transport::Error> {
     Ok(Endpoint::from_shared(uri)?
         .connect_timeout(KEEPALIVE)
         .http2_keep_alive_interval(KEEPALIVE)
@@ -140,20 +156,10 @@ pub(crate) fn endpoint(uri: String) -> Result<Endpoint, tonic::transport::Error>
 }
 
 /// A connection that shows the certificate which is in this directory now.
-pub(crate) async fn own_stream(host: &str, port: u16, identity: PathBuf) -> Result<ClientStream, Unreached> {
-    let own = Credentials::load(&identity)?.ok_or(Unreached::NotEnrolled(identity))?;
+pub(crate) async fn own_stream(addresses: &[Address], identity: PathBuf) -> Result<ClientStream, Unreached> {
+    let own = Credentials::load(&identity)?.ok_or_else(|| Unreached::NotEnrolled(identity.clone()))?;
     let trust = Trust::Authorities(own.authorities.clone(), own.certificate.domain.clone());
-    over_tls(host, port, trust, Some(&own)).await
-}
-
-pub(crate) async fn over_tls(
-    host: &str,
-    port: u16,
-    trust: Trust,
-    own: Option<&Credentials>,
-) -> Result<ClientStream, Unreached> {
-    let config = canopy_identity::client(trust, own)?;
-    Ok(canopy_identity::connect(host, port, Arc::new(config)).await?)
+    addresses::connect(addresses, &identity, trust, Some(&own)).await
 }
 
 #[cfg(test)]
@@ -167,11 +173,13 @@ mod tests {
             "https://127.0.0.1:8641",
             "https://[2001:db8::1]:8641",
             "https://controller.example:8641",
+            "https://10.96.0.41:8641,https://[2001:db8::1]:8641,https://controller.example:8641",
         ] {
             assert_eq!(good.parse::<Target>().unwrap().to_string(), good);
         }
         assert_eq!("unix:///run/c.sock".parse::<Target>().unwrap().to_string(), "unix:/run/c.sock");
         assert_eq!("https://a:1/".parse::<Target>().unwrap().to_string(), "https://a:1");
+        assert_eq!("https://a:1, https://b:1/".parse::<Target>().unwrap().to_string(), "https://a:1,https://b:1");
     }
 
     #[test]
@@ -189,5 +197,10 @@ mod tests {
         assert!(reason("unix:relative").contains("absolute"));
         assert!(reason(&format!("unix:/{}", "x".repeat(107))).contains("107 bytes"));
         assert!(reason("controller.sock").contains("neither"));
+        assert!(reason("https://a:1,").contains("neither"));
+        assert!(reason("https://a:1,unix:/run/c.sock").contains("the only address"));
+        assert!(reason("https://a:1,https://b").contains("no port"));
+        assert!(reason("https://a:1,https://b:1,https://a:1").contains("twice"));
+        assert!(reason("https://a:1,https://a:2,https://a:3,https://a:4,https://a:5").contains("more than 4"));
     }
 }

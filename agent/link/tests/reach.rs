@@ -2,38 +2,16 @@
 //! What `doctor` has of a controller that refuses the agent's certificate.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod authority;
+
 use std::sync::Arc;
 
+use authority::Authority;
 use canopy_agent_link::{Target, reach};
 use canopy_identity::{CertificateDer, Clients, Credentials, PrivateKey, ServerKey};
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    certificate: CertificateDer<'static>,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).unwrap().der().clone();
-        Self { issuer: Issuer::from_ca_cert_der(&certificate, key).unwrap(), certificate }
-    }
-
-    fn certify(&self, key: &PrivateKey, name: &str) -> Vec<CertificateDer<'static>> {
-        let mut params = CertificateParams::default();
-        params.subject_alt_names = vec![SanType::URI(format!("spiffe://canopy/{name}").try_into().unwrap())];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let pair = KeyPair::from_pem(&key.to_pem()).unwrap();
-        let made = params.signed_by(&pair, &self.issuer).unwrap().der().clone();
-        vec![made]
-    }
-}
 
 /// Catches a reason that depends on which came first, the refusal or the end of the call on the closed connection.
 #[tokio::test]
@@ -69,7 +47,7 @@ async fn a_certificate_that_is_refused_is_named_whatever_the_first_call_fails_wi
         }
         refused
     });
-    let target = Target::Tls { host: "127.0.0.1".into(), port };
+    let target: Target = format!("https://127.0.0.1:{port}").parse().unwrap();
     let why = reach(&target, directory.path()).await.unwrap_err().to_string();
     serving.abort();
     assert!(why.contains("does not accept this certificate") && why.contains("received fatal alert"), "{why}");

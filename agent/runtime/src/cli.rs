@@ -62,7 +62,7 @@ pub(crate) struct Flags {
     /// This node's name in the topology [default: the short host name].
     #[arg(long, global = true, value_name = "NAME")]
     node: Option<String>,
-    /// Controller: unix:/path/to/socket or https://HOST:PORT [default: unix:/run/canopy/controller.sock].
+    /// Controller: unix:/path/to/socket or https://HOST:PORT, several between commas [default: unix:/run/canopy/controller.sock].
     #[arg(long, global = true, value_name = "URL")]
     controller: Option<String>,
     /// Directory of the ledger [default: /var/lib/canopy/agent].

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use canopy_agent_link::{Attestation, Target};
-use canopy_daemon::config::{Faults, Settings, list, text};
+use canopy_daemon::config::{Faults, Settings, joined, list};
 use canopy_daemon::log::LogConfig;
 use canopy_daemon::socket;
 use canopy_identity::Subject;
@@ -27,8 +27,8 @@ const MAX_IDS: usize = 1024;
 pub struct Config {
     /// This node's name in the topology; the short host name by default.
     pub node: String,
-    /// Address of the controller.
-    #[serde(with = "text")]
+    /// Address of the controller, or several of it.
+    #[serde(with = "joined")]
     pub controller: Target,
     /// Directory of the ledger.
     pub state_dir: PathBuf,
@@ -413,6 +413,9 @@ mod tests {
 
     #[test]
     fn the_printed_settings_can_be_loaded_again() {
+        let several = read("controller = ['https://a:1', 'https://b:1']", &[]).unwrap();
+        assert_eq!(several.controller.to_string(), "https://a:1,https://b:1");
+        assert_eq!(read(&toml::to_string(&several).unwrap(), &[]).unwrap(), several);
         let config = read("telemetry_interval = '1500ms'", &[("CANOPY__HOST_SOCKET__UIDS", "1000")]).unwrap();
         assert_eq!(read(&toml::to_string(&config).unwrap(), &[]).unwrap(), config);
     }

@@ -134,6 +134,9 @@ impl Order {
             Command::PutTopology { labels, .. } => ("topology", labels.get(MANAGED_BY)),
             Command::DeleteGroup { .. } => ("multicastgroup", None),
             Command::DeleteTopology => ("topology", None),
+            // Of a node that is cordoned there.
+            Command::PutDrain { labels, .. } => ("node", labels.get(MANAGED_BY)),
+            Command::DeleteDrain { .. } => ("node", None),
             _ => return Ok(()),
         };
         let own = match &self.manager {
@@ -147,9 +150,15 @@ impl Order {
             && Some(manager) != own
             && self.manager != Manager::TakesOver
         {
-            let namespace =
-                if kind == "topology" { String::new() } else { format!("--namespace {} ", metadata.tenant) };
-            let edit = format!("kubectl {namespace}edit {kind} {}", metadata.name);
+            let name = &metadata.name;
+            let edit = match kind {
+                "node" => {
+                    let node = domain.declared_drain(name).and_then(|(_, spec)| spec.node.as_deref());
+                    format!("kubectl uncordon {}", node.unwrap_or(name))
+                }
+                "topology" => format!("kubectl edit topology {name}"),
+                _ => format!("kubectl --namespace {} edit {kind} {name}", metadata.tenant),
+            };
             return Err(CommandError::ManagedBy { resource: target.to_string(), manager: manager.clone(), edit });
         }
         match wanted {

@@ -74,3 +74,22 @@ async fn the_topology_has_one_manager_too() {
     assert!(api.put("/api/v1/drains/d", &drain).await.status.is_success());
     assert_eq!(put(&api, "/api/v1/topology", &topology(), "take-over").await.status, 200);
 }
+
+/// Catches an operator who ends what `kubectl cordon` has begun, and gets it again a second later.
+#[tokio::test]
+async fn a_drain_of_a_cordoned_node_is_ended_by_its_manager() {
+    let api = Api::prepared().await;
+    let drain = |labels: Value| json!({"apiVersion": "canopy/v1", "kind": "Drain", "metadata": {"name": "cordon-n2", "labels": labels}, "spec": {"node": "n2", "reason": "cordoned"}});
+    let (path, own) = ("/api/v1/drains/cordon-n2", drain(json!({"canopy/managed-by": MANAGER})));
+    assert_eq!(api.put(path, &own).await.problem().0, 422, "a label alone makes no manager");
+    assert_eq!(put(&api, path, &own, MANAGER).await.status, 201);
+    let refused = api.send("DELETE", path, &[], "").await;
+    assert_eq!((refused.problem().0, refused.problem().1.as_str()), (409, "ManagedBy"));
+    assert!(refused.text.contains("kubectl uncordon n2"), "{}", refused.text);
+    assert_eq!(api.put(path, &drain(json!({}))).await.problem().1, "ManagedBy");
+    // Drains of operators have none.
+    let by_hand = json!({"apiVersion": "canopy/v1", "kind": "Drain", "metadata": {"name": "d"}, "spec": {"node": "n2", "reason": "x"}});
+    assert_eq!(put(&api, "/api/v1/drains/d", &by_hand, MANAGER).await.status, 201);
+    assert!(api.send("DELETE", "/api/v1/drains/d", &[], "").await.status.is_success());
+    assert!(api.send("DELETE", path, &[("canopy-manager", MANAGER)], "").await.status.is_success());
+}

@@ -98,6 +98,9 @@ enum StoreCommand {
         /// A file that `store export` wrote, or one of the store's own backups.
         file: PathBuf,
     },
+    /// Return to the copy that a later version made before it changed the store's format: every change since then is given up, and what is there
+    /// is set aside.
+    Return,
     /// Take note that changes were lost: /readyz and the metrics no longer show it. Prints what was lost; a controller may be running.
     Acknowledge,
 }
@@ -283,6 +286,10 @@ fn maintain(config: &StoreConfig, command: StoreCommand) -> anyhow::Result<()> {
             Some(recovery) => println!("{recovery}"),
             None => println!("no loss is recorded in {}", config.path.display()),
         },
+        StoreCommand::Return => {
+            let (revision, aside) = EmbeddedStore::return_to_copy(&config.path, config.engine)?;
+            println!("the store is at revision {revision}; what it was is in {}", aside.display());
+        }
         StoreCommand::Export { file } => {
             let mut out = std::fs::File::create_new(&file).with_context(|| format!("creating {}", file.display()))?;
             let snapshot = open()?.scan("")?;

@@ -9,7 +9,9 @@
 //! <store.path>/reserve       space for the commit that finds the disk full
 //! <store.path>/snapshots/    checksummed logical backups named by revision, the newest KEPT_SNAPSHOTS
 //! <store.path>/incidents/    problems of the last time with their charts: not a part of the store, and not of a backup
+//! <store.path>/format        which versions read the database; before-format-<n>.snapshot is the way back for others
 //! <store.path>/damaged-<n>/  a database that did not open; never deleted by the controller
+//! <store.path>/later-<n>/    database and backups of a later version, after a return to the copy from before it
 //! <store.path>/recovered     that commits are lost, until an operator takes note
 //! ```
 //!
@@ -23,12 +25,17 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::engine::{Cause, Engine, EngineError};
+use crate::format::{self, FORMAT, Found};
 use crate::mark::{Mark, Marker};
 use crate::recovery::{self, Recovery};
+use crate::replace::sync_dir_of;
 use crate::reserve::{Reserve, is_full};
 use crate::snapshot::files::SnapshotDir;
 use crate::store::keys_below;
 use crate::{EngineKind, ORDINARY_OCTETS, Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
+
+/// Directory of backups.
+const SNAPSHOTS: &str = "snapshots";
 
 /// The embedded store.
 pub struct EmbeddedStore {
@@ -59,13 +66,20 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// [`StoreError::Locked`] when another process has it open; [`StoreError::OtherEngine`] when its database is one of the other engine;
+    /// [`StoreError::LaterFormat`] when a later version has written what this one cannot read;
     /// [`StoreError::Full`] when the disk has no space even to open it; [`StoreError::Failed`] when it is damaged and no backup is
     /// valid (nothing is moved then: an empty start would take every group down), or when the system refuses the files.
     pub fn open(path: &Path, kind: EngineKind) -> Result<Self, StoreError> {
+        Self::open_at(path, kind, FORMAT)
+    }
+
+    /// As a version that reads and writes this format.
+    pub(crate) fn open_at(path: &Path, kind: EngineKind, known: u32) -> Result<Self, StoreError> {
         make_dir(path)?;
         let lock = lock(path)?;
+        let format = Found::open(path, known)?;
         refuse_other_engine(path, kind)?;
-        let snapshots = SnapshotDir::open(path.join("snapshots"))?;
+        let snapshots = SnapshotDir::open(path.join(SNAPSHOTS))?;
         let mut mark = Mark::open(path)?;
         let mut reserve = Reserve::of(path);
         let newest = snapshots.newest();
@@ -79,6 +93,7 @@ impl EmbeddedStore {
         let marker = Marker::new(mark)?;
         let state = Mutex::new(State { engine: Some(engine), marker, reserve, revision, saved });
         let store = Self { path: path.to_owned(), kind, state, snapshots, recovery, _lock: lock };
+        format.raise(path, known, || store.scan(""))?;
         match store.ready() {
             // Until there is space, commits are refused.
             Err(error @ StoreError::Full { .. }) => tracing::error!(%error, "the store is read-only"),
@@ -88,6 +103,33 @@ impl EmbeddedStore {
             tracing::error!(%error, store = %path.display(), "cannot write a backup of the store; the store itself is whole");
         }
         Ok(store)
+    }
+
+    /// Puts the copy from before the store's present format in its place, and sets database and backups aside. Can be repeated where it was
+    /// cut off. Returns the revision, and where the rest is.
+    ///
+    /// # Errors
+    /// A process has the store open, there is no copy, or the files cannot be written.
+    pub fn return_to_copy(path: &Path, kind: EngineKind) -> Result<(Revision, PathBuf), StoreError> {
+        let _lock = lock(path)?;
+        let (_, snapshot) = format::copy(path)?;
+        let mut mark = Mark::open(path)?;
+        let aside = free_name(path, "later");
+        make_dir(&aside)?;
+        for name in [kind.dir(), SNAPSHOTS] {
+            let found = path.join(name);
+            if found.exists() {
+                std::fs::rename(&found, aside.join(name)).map_err(StoreError::io("setting aside", &found))?;
+            }
+        }
+        sync_dir_of(&aside).map_err(StoreError::io("setting aside", &aside))?;
+        let next = snapshot.revision.max(mark.revision) + RESTORE_GAP;
+        let written = kind.open(&path.join(kind.dir())).and_then(|mut engine| engine.write(next, &puts(&snapshot)));
+        written.map_err(|e| e.of_store("returning to a copy", path))?;
+        mark.set(next)?;
+        // The last: until then, the store is one of the later version.
+        format::forget(path)?;
+        Ok((next, aside))
     }
 
     fn state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
@@ -284,7 +326,7 @@ fn open_or_restore(
         Err(error) => return Err(error.of_store("opening", path)),
     };
     let Some((file, snapshot)) = newest else {
-        let backups = path.join("snapshots");
+        let backups = path.join(SNAPSHOTS);
         let detail = format!("{}: {damage}, and there is no valid backup in {}", dir.display(), backups.display());
         return Err(StoreError::failed("opening", detail));
     };
@@ -332,12 +374,14 @@ fn quarantine(path: &Path, dir: &Path) -> Result<Option<PathBuf>, StoreError> {
     if !dir.exists() {
         return Ok(None);
     }
-    let free = (1u32..)
-        .map(|n| path.join(format!("damaged-{n}")))
-        .find(|p| !p.exists())
-        .expect("u32 names cannot all be taken");
+    let free = free_name(path, "damaged");
     std::fs::rename(dir, &free).map_err(StoreError::io("moving the damaged database to", &free))?;
     Ok(Some(free))
+}
+
+fn free_name(path: &Path, prefix: &str) -> PathBuf {
+    let mut names = (1u32..).map(|n| path.join(format!("{prefix}-{n}")));
+    names.find(|p| !p.exists()).expect("u32 names cannot all be taken")
 }
 
 fn make_dir(path: &Path) -> Result<(), StoreError> {

@@ -61,6 +61,22 @@ pub enum StoreError {
         /// The engine that it was opened with.
         wanted: EngineKind,
     },
+    /// A later version of the controller has written what this one cannot read.
+    #[error(
+        "store {path} has format {format}, which canopy-controller {version} has written, and this version reads {known} at most: start that version again; {way_back}"
+    )]
+    LaterFormat {
+        /// The store's directory.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+        /// The version that has written it first.
+        version: String,
+        /// The latest format that this version reads.
+        known: u32,
+        /// How this version can be used all the same.
+        way_back: String,
+    },
     /// A backup or export is invalid.
     #[error("snapshot {0}")]
     Snapshot(String),

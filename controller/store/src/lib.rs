@@ -16,6 +16,7 @@ mod embedded;
 mod engine;
 mod error;
 mod files;
+mod format;
 mod journal;
 mod mark;
 mod mem;

@@ -40,6 +40,22 @@ where
     items.iter().map(parse).collect()
 }
 
+/// For serde's `with`: a value whose text has items between commas, which a file may also write as a list.
+pub mod joined {
+    pub use super::text::serialize;
+
+    /// # Errors
+    /// The text, or the items of the list between commas, cannot be parsed.
+    pub fn deserialize<'de, D, T>(from: D) -> Result<T, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+        T: std::str::FromStr<Err: std::fmt::Display>,
+    {
+        let items: Vec<String> = super::list(from)?;
+        items.join(",").parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// For serde's `with`: a value that is written as its text.
 pub mod text {
     /// # Errors

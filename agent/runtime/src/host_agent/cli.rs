@@ -50,7 +50,7 @@ pub(super) struct HostFlags {
     /// This host's name in the topology [default: the short host name].
     #[arg(long, global = true, value_name = "NAME")]
     host: Option<String>,
-    /// Controller: https://HOST:PORT or unix:/path/to/socket [default: unix:/run/canopy/controller.sock].
+    /// Controller: https://HOST:PORT, several between commas, or unix:/path/to/socket [default: unix:/run/canopy/controller.sock].
     #[arg(long, global = true, value_name = "URL")]
     controller: Option<String>,
     /// Directory of the certificate and of the memberships' owners [default: /var/lib/canopy/host-agent].

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use canopy_agent_link::Target;
-use canopy_daemon::config::{Faults, Settings, text};
+use canopy_daemon::config::{Faults, Settings, joined};
 use canopy_daemon::log::LogConfig;
 use canopy_model::ids::check_name;
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,8 @@ pub const SYSTEM_FILE: &str = "/etc/canopy/host-agent.toml";
 pub struct HostConfig {
     /// This host's name in the topology; the short host name by default.
     pub host: String,
-    /// Address of the controller.
-    #[serde(with = "text")]
+    /// Address of the controller, or several of it.
+    #[serde(with = "joined")]
     pub controller: Target,
     /// Directory of the certificate, and of whose memberships are whose.
     pub state_dir: PathBuf,

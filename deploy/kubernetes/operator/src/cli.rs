@@ -36,6 +36,9 @@ struct Flags {
     /// Name of this cluster among those that declare at the same controller, 1 to 15 of a-z, 0-9 and '-'.
     #[arg(long, global = true, env = "CANOPY_OPERATOR_CLUSTER", default_value = "kubernetes", value_name = "NAME")]
     cluster: Cluster,
+    /// Drain nodes of the topology that are cordoned in Kubernetes, and end that when they are uncordoned.
+    #[arg(long, global = true, env = "CANOPY_OPERATOR_DRAIN_CORDONED")]
+    drain_cordoned: bool,
     /// Format of log lines.
     #[arg(long, global = true, env = "CANOPY_OPERATOR_LOG_FORMAT", default_value = "auto", value_name = "FORMAT")]
     log_format: LogFormat,
@@ -70,7 +73,7 @@ pub async fn start(Cli { flags, command }: Cli) -> anyhow::Result<()> {
             let rest = Client::new(&flags.rest, None).context("--rest")?;
             let kubernetes = kube::Client::try_default().await.context("finding Kubernetes")?;
             tracing::info!(version = env!("CARGO_PKG_VERSION"), rest = rest.name(), cluster = %flags.cluster, "starting");
-            run::run(kubernetes, rest, flags.cluster, signals::end()?).await;
+            run::run(kubernetes, rest, flags.cluster, flags.drain_cordoned, signals::end()?).await;
             tracing::info!("stopped; what is declared stays");
             Ok(())
         }

@@ -25,6 +25,12 @@ pub fn documents() -> Vec<(&'static str, String)> {
     vec![("multicastgroups", yaml(&multicast_group())), ("topologies", yaml(&topology()))]
 }
 
+/// Names of the definitions of groups and of the topology.
+pub fn names() -> [String; 2] {
+    let name = |plural: &str| format!("{plural}.{}", MulticastGroup::group(&()));
+    [name(&MulticastGroup::plural(&())), name(&Topology::plural(&()))]
+}
+
 /// A rule in CEL, and the message where it does not hold.
 fn rule(rule: String, message: String) -> Value {
     json!({"rule": rule, "message": message})

@@ -35,6 +35,11 @@ impl Cluster {
     pub fn manager(&self, uid: &str) -> String {
         format!("kubernetes.{self}.{uid}")
     }
+
+    /// Whether this manager is a resource of this cluster, present or past.
+    pub fn has(&self, manager: &str) -> bool {
+        manager.strip_prefix("kubernetes.").and_then(|of| of.rsplit_once('.')).is_some_and(|(of, _)| of == self.0)
+    }
 }
 
 #[cfg(test)]
@@ -51,6 +56,10 @@ mod tests {
             manager.len() <= 63 && manager.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b)),
             "{manager}"
         );
+        assert!(cluster.has(&manager), "{manager}");
+        for other in ["kubernetes.a.1", "kubernetes.a23456789012345", "a23456789012345.1", "operator"] {
+            assert!(!cluster.has(other), "{other}");
+        }
         for bad in ["", "a234567890123456", "A", "a.b", "-a"] {
             assert!(bad.parse::<Cluster>().is_err(), "{bad}");
         }

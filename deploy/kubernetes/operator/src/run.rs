@@ -13,23 +13,31 @@ use kube::runtime::watcher;
 use tokio::sync::mpsc;
 
 use crate::context::Context;
+use crate::cordon::follow;
 use crate::failure::Failure;
 use crate::manager::Cluster;
 use crate::mirror::{Change, Mirror};
 use crate::resources::{MulticastGroup, Topology};
 use crate::status::Pace;
-use crate::{crd, group, topology};
+use crate::{crd, group, migrate, topology};
 
 /// News of the controller that are not taken yet: while they wait, so does the reader of the stream.
 const NEWS: usize = 1024;
 /// Resources that are reconciled at once.
 const AT_ONCE: u16 = 16;
 
-/// Reconciles until `shutdown`.
-pub async fn run(kubernetes: kube::Client, rest: Client, cluster: Cluster, shutdown: impl Future<Output = ()>) {
+/// Reconciles until `shutdown`; `drain_cordoned` is whether cordoned nodes are drained.
+pub async fn run(
+    kubernetes: kube::Client,
+    rest: Client,
+    cluster: Cluster,
+    drain_cordoned: bool,
+    shutdown: impl Future<Output = ()>,
+) {
     let mirror = Arc::new(Mirror::default());
     let (of_groups, groups) = mpsc::channel(NEWS);
     let (of_topology, topologies) = mpsc::channel(NEWS);
+    let (of_drains, drains) = mpsc::channel(NEWS);
     let context = |news: &mpsc::Sender<Change>| {
         let (kubernetes, rest, news) = (kubernetes.clone(), rest.clone(), news.clone());
         Arc::new(Context {
@@ -46,7 +54,7 @@ pub async fn run(kubernetes: kube::Client, rest: Client, cluster: Cluster, shutd
         .with_config(config())
         .reconcile_on(news(groups).filter_map(async |change| match change {
             Change::Group { tenant, name } => Some(ObjectRef::new(&name).within(&tenant)),
-            Change::Topology => None,
+            Change::Drain { .. } | Change::Topology => None,
         }))
         .run(group::reconcile, later, context(&of_groups))
         .for_each(async |done| report(done.err()));
@@ -55,11 +63,18 @@ pub async fn run(kubernetes: kube::Client, rest: Client, cluster: Cluster, shutd
         .reconcile_on(news(topologies).map(|_| ObjectRef::new(crd::TOPOLOGY)))
         .run(topology::reconcile, later, context(&of_topology))
         .for_each(async |done| report(done.err()));
+    let of_cordons = context(&of_drains);
+    let nodes = if drain_cordoned { follow::unschedulable(kubernetes.clone()).boxed() } else { follow::none().boxed() };
+    let [group_definition, topology_definition] = crd::names();
     tokio::select! {
         () = shutdown => {}
+        () = follow::follow(&of_cordons, nodes, drains) => {}
         () = reconcile_groups => {}
         () = reconcile_topology => {}
         () = mirror.follow_groups(&rest, &of_groups) => {}
+        () = mirror.follow_drains(&rest, &of_drains) => {}
+        () = migrate::follow(kubernetes.clone(), &group_definition) => {}
+        () = migrate::follow(kubernetes, &topology_definition) => {}
         () = mirror.follow_topology(&rest, &of_topology) => {}
     }
 }

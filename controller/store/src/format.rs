@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `format` beside the database: which versions of the controller read what is in it, and the way back for those that do not.
+//!
+//! Records gain fields that earlier versions read over, and keep, so that versions may change in either order. A change that breaks that raises
+//! [`FORMAT`]. The first start of such a version makes a copy of the store, and earlier versions refuse the store from then on: they would read
+//! a part of it, and write over the rest.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::replace::replace;
+use crate::{Snapshot, StoreError};
+
+/// Format of what this version writes: grows by one with each change that earlier versions cannot read.
+pub(crate) const FORMAT: u32 = 1;
+/// Of stores without the file.
+const FIRST: u32 = 1;
+const FILE: &str = "format";
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    format: u32,
+    /// Version of the controller that raised it.
+    #[serde(default)]
+    version: String,
+}
+
+/// The format that a store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    format: u32,
+    /// The file is there.
+    is_written: bool,
+}
+
+/// The copy from before a format.
+pub(crate) fn copy_before(dir: &Path, format: u32) -> PathBuf {
+    dir.join(format!("before-format-{format}.snapshot"))
+}
+
+impl Found {
+    /// The format of the store in directory `dir`, where `known` is read at most.
+    ///
+    /// # Errors
+    /// It is a later one, or the file cannot be read.
+    pub(crate) fn open(dir: &Path, known: u32) -> Result<Self, StoreError> {
+        let Some(Written { format, version }) = read(dir)? else {
+            return Ok(Self { format: FIRST, is_written: false });
+        };
+        if format <= known {
+            return Ok(Self { format, is_written: true });
+        }
+        let copy = copy_before(dir, format);
+        let way_back = if copy.exists() {
+            "or give up every change since the upgrade, and return to the copy from before it: canopy-controller store return".to_owned()
+        } else {
+            "or import an export or backup from before the upgrade into another store.path: canopy-controller store import FILE".to_owned()
+        };
+        Err(StoreError::LaterFormat { path: dir.to_owned(), format, version, known, way_back })
+    }
+
+    /// Records that `known` is written from now on. A store of an earlier format that is not empty is copied before.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub(crate) fn raise(
+        self,
+        dir: &Path,
+        known: u32,
+        content: impl FnOnce() -> Result<Snapshot, StoreError>,
+    ) -> Result<(), StoreError> {
+        if self.format == known && self.is_written {
+            return Ok(());
+        }
+        if self.format < known {
+            let snapshot = content()?;
+            if snapshot.revision > 0 {
+                let path = copy_before(dir, known);
+                let write = |file: &File| snapshot.write(&mut BufWriter::new(file));
+                replace(&path, write).map_err(StoreError::io("copying the store to", &path))?;
+                tracing::info!(from = self.format, to = known, copy = %path.display(), "the store changes its format: earlier versions do not read it any more");
+            }
+        }
+        match write(dir, known) {
+            // Commits are refused until there is space, and the format is no other one.
+            Err(StoreError::Full { .. }) if self.format == known => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// The copy from before the present format, and that format.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn copy(dir: &Path) -> Result<(u32, Snapshot), StoreError> {
+    let format = read(dir)?.map_or(FIRST, |written| written.format);
+    let path = copy_before(dir, format);
+    let file = File::open(&path).map_err(StoreError::io("reading the copy from before the upgrade", &path))?;
+    Ok((format, Snapshot::read(&mut BufReader::new(file))?))
+}
+
+/// Forgets the format: the store is one of the version that opens it next.
+pub(crate) fn forget(dir: &Path) -> Result<(), StoreError> {
+    let path = dir.join(FILE);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(StoreError::io("removing", &path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn read(dir: &Path) -> Result<Option<Written>, StoreError> {
+    let path = dir.join(FILE);
+    match std::fs::read(&path) {
+        Ok(text) => {
+            let damaged = |error| StoreError::failed("opening", format!("{} is damaged: {error}", path.display()));
+            serde_json::from_slice(&text).map(Some).map_err(damaged)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::io("reading", &path)(error)),
+    }
+}
+
+fn write(dir: &Path, format: u32) -> Result<(), StoreError> {
+    let path = dir.join(FILE);
+    let written = Written { format, version: env!("CARGO_PKG_VERSION").into() };
+    let text = serde_json::to_string(&written).unwrap_or_default();
+    replace(&path, |mut file| writeln!(file, "{text}")).map_err(StoreError::io("writing", &path))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{EmbeddedStore, EngineKind, Op, Revision, Store};
+
+    fn put(store: &EmbeddedStore, key: &str) -> Revision {
+        let op = Op::Put { key: key.into(), value: b"x".to_vec() };
+        store.commit(store.revision().unwrap(), &[op]).unwrap()
+    }
+
+    fn keys(store: &EmbeddedStore) -> Vec<String> {
+        store.scan("").unwrap().entries.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// Catches an earlier controller that opens what a later one has written, and one that cannot go back.
+    #[test]
+    fn an_earlier_version_refuses_a_later_format_and_returns_to_the_copy_from_before_it() {
+        for kind in EngineKind::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("store");
+            let open = |format| EmbeddedStore::open_at(&path, kind, format);
+            let first = put(&open(1).unwrap(), "a");
+            // The same version again, and then the later one, which writes what the earlier one cannot read.
+            drop(open(1).unwrap());
+            let last = put(&open(2).unwrap(), "b");
+            drop(open(2).unwrap());
+            let refused = open(1).map(|_| ()).unwrap_err().to_string();
+            for part in ["format 2", "reads 1 at most", env!("CARGO_PKG_VERSION"), "canopy-controller store return"] {
+                assert!(refused.contains(part), "{refused}");
+            }
+            assert_eq!(keys(&open(2).unwrap()), ["a", "b"], "a refusal changes nothing");
+
+            let (revision, aside) = EmbeddedStore::return_to_copy(&path, kind).unwrap();
+            assert!(first < last && last < revision, "{first} {last} {revision}");
+            // Backups of the later version would be restored after the next damage.
+            assert!([kind.dir(), "snapshots"].iter().all(|name| aside.join(name).exists()), "{}", aside.display());
+            let store = open(1).unwrap();
+            assert_eq!((keys(&store), store.recovery()), (vec!["a".to_owned()], None));
+            put(&store, "c");
+            drop(store);
+            // Cut off before its end, it is refused as before, and done again.
+            drop(open(2).unwrap());
+            std::fs::remove_dir_all(path.join(kind.dir())).unwrap();
+            assert!(open(1).is_err());
+            EmbeddedStore::return_to_copy(&path, kind).unwrap();
+            assert_eq!(keys(&open(1).unwrap()), ["a", "c"]);
+        }
+    }
+
+    /// Catches a copy of an empty store, to which no operator wants to return, and a return without a copy.
+    #[test]
+    fn there_is_no_way_back_from_a_store_that_was_always_of_this_format() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        put(&EmbeddedStore::open_at(&path, EngineKind::default(), 2).unwrap(), "a");
+        let refused = EmbeddedStore::open_at(&path, EngineKind::default(), 1).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("canopy-controller store import"), "{refused}");
+        assert!(EmbeddedStore::return_to_copy(&path, EngineKind::default()).is_err());
+        assert_eq!(keys(&EmbeddedStore::open_at(&path, EngineKind::default(), 2).unwrap()), ["a"]);
+    }
+}
