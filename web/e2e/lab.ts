@@ -71,7 +71,7 @@ export const lab: Record<string, (page: Page) => Promise<void>> = {
     await page.goto(`${url}/groups/g`);
     await press(page.getByRole("button", { name: "Remove r5…" }));
     const remove = page.getByRole("dialog", { name: "Remove r5 from group g" });
-    await remove.getByText(/^group g: /).first().waitFor();
+    await remove.getByText("member/g/r5 would be deleted").waitFor();
     await press(remove.getByRole("button", { name: "Remove it" }));
     await remove.waitFor({ state: "detached" });
     await page.getByRole("img", { name: /^r5 receiver/ }).waitFor({ state: "detached" });

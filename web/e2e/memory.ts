@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the page's memory is flat over a day of changes: `npm run memory -- [SECONDS]`, in web/. The page's clock is this program's: for each second
-// of it the fixture sends what a busy domain sends in a second, the page reads what it reads of its own, and the next second begins once it has.
+// Whether the page's memory is flat over a day of changes: `npm run memory -- [SECONDS [STEP]]`, in web/. The page's clock is this program's: the fixture
+// sends what a busy domain sends in STEP seconds, the clock passes them, the page reads what it reads by itself, and the next ones begin once it has.
 //
 // It is flat if, after a sixth of the time, neither the heap after a forced collection nor the nodes and listeners of the document grow: the line
 // through the samples rises by less than 3 % of the mean, and at most 1 MB of heap, over the rest of the time.
 import { chromium, type CDPSession, type Page } from "playwright-core";
+import { installClock } from "./pageClock";
 import { entry, event, group, node, T0, topology } from "./fixture";
 import { serve } from "./serve";
 import { signIn } from "./signIn";
 
 const seconds = Number(process.argv[2] ?? 86_400);
+/** Less than the 15 s after which a silent stream is taken for a broken one. */
+const step = Number(process.argv[3] ?? 10);
 const SIZES = { nodes: 100, groups: 100, events: 100, problems: 7 };
 const SAMPLES = 48;
 /**
@@ -33,8 +36,11 @@ const browser = await chromium.launch({ executablePath: process.env["CHROMIUM"] 
 const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
 const failures: string[] = [];
 page.on("pageerror", (error) => failures.push(error.message));
-await page.clock.install({ time: T0 / 1e6 });
+await installClock(page, T0 / 1e6);
+// Signing in waits for the page, and the page for its clock.
+const ticking = setInterval(() => void page.evaluate(() => window.advance(50)).catch(() => undefined), 50);
 await signIn(page, `${fixture.url}/#${fixture.code}`);
+clearInterval(ticking);
 const session = await page.context().newCDPSession(page);
 await session.send("HeapProfiler.enable");
 
@@ -60,10 +66,11 @@ function problem(second: number): unknown {
   return { id, code: "LinkLossy", severity: "warning", object: { kind: "link", name: "leaf1/eth2--spine1/eth1" }, title: "loses packets although its carrier is up", sinceUnixNs: T0 + second * 1e9, count: 1, closing: false, root: true, evidence: ["12 of 1000"], causes: [], affects: [], remedy: "Check optics." };
 }
 
-/** Advances the page by a second, and waits until it has read what it asked for. */
+/** Advances the page by a step that ends with this second, and waits until it has read what it asked for. */
 async function pass(second: number): Promise<number> {
-  const sent = push(second);
-  await page.clock.runFor(1000);
+  let sent = 0;
+  for (let each = second - step + 1; each <= second; each += 1) sent += push(each);
+  await page.evaluate((milliseconds) => window.advance(milliseconds), step * 1000);
   const until = Date.now() + 30_000;
   while (fixture.waiting() > 0) {
     if (Date.now() > until) throw new Error(`second ${second}: a request has no end`);
@@ -95,11 +102,11 @@ function rise(values: readonly number[]): number {
 
 const samples: Sample[] = [];
 const began = Date.now();
-const every = Math.floor(seconds / SAMPLES);
+const every = Math.floor(seconds / SAMPLES / step) * step;
 let messages = 0;
 let at = "/";
-for (let second = 1; second <= seconds; second += 1) {
-  const part = Math.floor(((second - 1) % every) / (every / ROUND.length));
+for (let second = step; second <= seconds; second += step) {
+  const part = Math.floor(((second - step) % every) / (every / ROUND.length));
   if (ROUND[part] !== at) await go(page, (at = ROUND[part] ?? "/"));
   messages += await pass(second);
   if (second % every === 0) {
