@@ -70,7 +70,7 @@ export const books: Record<string, (page: Page) => Promise<void>> = {
     await press(entry.getByRole("button", { name: "Close" }));
     await page.getByRole("combobox", { name: "Action" }).selectOption("leave");
     await page.getByText("No write that is kept passes the filter.").waitFor();
-    // Where someone looks who asks of one host.
+    // From the page of one host.
     await page.goto(`${url}/hosts/r2`);
     await press(page.getByRole("link", { name: "Joins and leaves of this host" }));
     await rows.getByRole("button", { name: "join member/g1/r2: open" }).waitFor();

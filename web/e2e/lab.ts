@@ -67,8 +67,12 @@ export const lab: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("link", { name: "Overview" }).click();
     await noProblem(page);
 
-    // A receiver is taken out; the others get their data.
+    // The group would rather use the link that is back: its tree moves there by itself, and is at rest then.
     await page.goto(`${url}/groups/g`);
+    const used = await otherWay(page, "r3", second);
+    await page.getByText("the tree in force is the one over the present topology").waitFor({ timeout: PATIENCE });
+
+    // A receiver is taken out; the others get their data.
     await press(page.getByRole("button", { name: "Remove r5…" }));
     const remove = page.getByRole("dialog", { name: "Remove r5 from group g" });
     await remove.getByText("member/g/r5 would be deleted").waitFor();
@@ -78,7 +82,6 @@ export const lab: Record<string, (page: Page) => Promise<void>> = {
     await flows(page);
 
     // What its tree uses now is drained: the move is shown first, and happens.
-    const used = await way(page, "r3");
     const port = /(n[45]\/eth\d) out, n2\//.exec(used)?.[1];
     check(port !== undefined, `no link to n2 on ${used}`);
     await page.goto(`${url}/links/${port}`);

@@ -49,7 +49,7 @@ export async function installClock(page: Page, start: number): Promise<void> {
         if (timer.every === undefined) timers.delete(id);
         else timer.at = now + timer.every;
         timer.run();
-        // Promises that it has kept go on first.
+        // Promises that it has kept continue first.
         await Promise.resolve();
       }
       now = until;

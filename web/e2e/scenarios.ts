@@ -375,7 +375,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await live(page).getByText("live", { exact: true }).waitFor();
     await page.getByRole("link", { name: "g2" }).waitFor();
     check((await page.evaluate(() => performance.timeOrigin)) === loaded, "the page was loaded again");
-    // The session is the same: nobody has to sign in.
+    // The session is the same: no second code is needed.
     check((await page.getByRole("heading", { name: "Sign in" }).count()) === 0, "the session has ended");
   },
 

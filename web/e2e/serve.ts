@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server that answers like a controller with the objects of the fixture, and sends changes when it is told to.
+// A server that answers like a controller with the objects of the fixture, and sends changes on request.
 import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";

@@ -340,7 +340,7 @@ fn fabric() -> String {
     )
 }
 
-/// Pictures of a real controller with 600 nodes, in the directory CANOPY_PICTURES; without it, nobody looks at them, and nothing is done.
+/// Pictures of a real controller with 600 nodes, in the directory CANOPY_PICTURES; without it nothing is done, since people have to see them.
 fn pictures() {
     let Some(directory) = std::env::var_os("CANOPY_PICTURES") else {
         println!("no pictures without CANOPY_PICTURES: make web-pictures");

@@ -7,13 +7,13 @@ const set = (more: Partial<ChangeSet>): ChangeSet => ({
   apiVersion: "canopy/v1", kind: "ChangeSet", id: "0123456789abcdef", phase: "Applied", by: { kind: "operator", name: "alice" }, begunUnixNs: 1, items: 100, done: 60, created: 50, updated: 9, putBack: 0, refused: [], ...more,
 });
 
-it("says how far a set is as canopyctl does", () => {
+it("has how far a set is in the words of canopyctl", () => {
   expect(progress(set({}))).toBe("60 of 100 resources, 50 created, 9 updated");
   expect(refusal(set({}))).toBe("was refused");
   expect(refusal(set({ undoneBy: { kind: "operator", name: "bob" } }))).toBe("was not put back");
 });
 
-it("says what an undo does, and where there is none", () => {
+it("has what an undo does, and why there is none", () => {
   expect(undoing(set({}))).toBe("50 resources that it created are deleted, 9 resources that it changed get the version before, the last one first.");
   expect(undoing(set({ phase: "Applying", created: 1, updated: 0 }))).toBe("It stops first. 1 resource that it created is deleted, the last one first.");
   expect(undoing(set({ created: 0, updated: 0 }))).toBe("It has changed nothing yet.");
