@@ -2,6 +2,7 @@
 // What the UI does in Chromium with a real controller: `npm run scenario -- NAME URL`, started by controller/runtime/tests/ui.rs. The line
 // `do: ...` asks for something outside of the browser; the answer is a line.
 import { createServer } from "node:http";
+import { connect, createServer as createConnections, type Socket } from "node:net";
 import { chromium, type Locator, type Page } from "playwright-core";
 import { signIn } from "./signIn";
 import { check, DEADLINE, group, live, name, noProblem, outside, press, put, url, violations } from "./steps";
@@ -175,7 +176,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await expected.locator("tr.marked").filter({ has: page.getByRole("rowheader", { name: "Outer Hop Limit" }) }).waitFor();
     await about.getByText("Changed by n1, headend: outer IPv6 header").waitFor();
     await expected.getByRole("row", { name: /^DestQP/ }).hover();
-    check(/^DestQP, octets \d+ to \d+( [0-9a-f]{2}){1,3}$/.test((await marked.first().innerText()).trim()), `the octets of DestQP are ${await marked.allInnerTexts()}`);
+    check(/^DestQP, octets \d+ to \d+(\s+[0-9a-f]{2}){1,3}$/.test((await marked.first().innerText()).trim()), `the octets of DestQP are ${await marked.allInnerTexts()}`);
     await expected.getByRole("button", { name: "Outer Traffic Class" }).focus();
     await page.mouse.move(5, 5);
     await page.keyboard.press("ArrowDown");
@@ -362,21 +363,39 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
 
   /** Catches a browser without a network that shows itself as live, or its controller as away for good, and a page that has to be reloaded. */
   async networkCut(page) {
-    await page.goto(`${url}/groups`);
+    // The network of the browser: connections that can be cut, and are refused then.
+    const sockets = new Set<Socket>();
+    let isCut = false;
+    const network = createConnections((socket) => {
+      if (isCut) return void socket.destroy();
+      const on = connect(Number(new URL(url).port), "127.0.0.1");
+      for (const [one, other] of [[socket, on], [on, socket]] as const) {
+        sockets.add(one);
+        one.on("error", () => other.destroy()).on("close", () => other.destroy()).pipe(other);
+      }
+    });
+    await new Promise<void>((resolve) => network.listen(0, "127.0.0.1", resolve));
+    const address = network.address();
+    const near = `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}`;
+    await signIn(page, `${near}/${new URL(await outside("sign in")).hash}`);
+    await page.goto(`${near}/groups`);
     const loaded = await page.evaluate(() => performance.timeOrigin);
     await page.getByRole("link", { name: "g1" }).waitFor();
     await live(page).getByText("live", { exact: true }).waitFor();
-    await page.context().setOffline(true);
+    isCut = true;
+    for (const socket of sockets) socket.destroy();
     await live(page).getByText(/^(reconnecting|stale)/).waitFor();
     await put("/api/v1/groups/g2", group("g2"));
     check(await page.getByRole("link", { name: "g1" }).isVisible(), "what was read is gone");
     check((await page.getByRole("link", { name: "g2" }).count()) === 0, "the browser is not cut off");
-    await page.context().setOffline(false);
+    isCut = false;
     await live(page).getByText("live", { exact: true }).waitFor();
     await page.getByRole("link", { name: "g2" }).waitFor();
     check((await page.evaluate(() => performance.timeOrigin)) === loaded, "the page was loaded again");
     // The session is the same: no second code is needed.
     check((await page.getByRole("heading", { name: "Sign in" }).count()) === 0, "the session has ended");
+    await page.goto("about:blank");
+    network.close();
   },
 
   /** Catches text of an operator that becomes markup, in a page or in a command. */
