@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages images test-packages test-machines test-kubernetes test-ansible test-images sbom deny clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build web-pictures web-figures web-memory bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages images test-packages test-machines test-kubernetes test-ansible test-images sbom deny clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,11 +41,12 @@ verbs: tools build ## all of it: SEND, WRITE, loss, refusals, eviction with the 
 kernels: tools build ## the BPF programs, their packet tests and the pacer with fq on Debian's 6.1 and 6.12, in a VM
 	scripts/kernel-matrix.sh 6.1 6.12
 
-test-deep: build ## the long campaigns: 20 minutes of fuzzing, 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU, 23 attacks on the controller, 150 restarts of agents and 56 exchanges with the previous release under traffic
+test-deep: build ## the long campaigns: 20 minutes of fuzzing, 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU, 23 attacks on the controller, pictures and figures of the web UI and a day of its memory, 150 restarts of agents and 56 exchanges with the previous release under traffic
 	python3 scripts/fuzz.py 1200
 	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-reference -p canopy-sim -p canopy-datapath -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-controller-runtime --test abuse -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
+	$(MAKE) web-figures web-memory web-pictures
 	previous=$$(scripts/previous-release.sh) && CANOPY_PREVIOUS=$$previous cargo test -p canopy-e2e --test identities --test restarts -- --ignored --nocapture
 
 conformance: build ## docs/conformance.md names tests that exist and run, docs/resources.md the fields of the API
@@ -57,6 +58,16 @@ conformance: build ## docs/conformance.md names tests that exist and run, docs/r
 web: ## the web UI: its generated types and its build are those of the sources; lint, types, unit tests, size
 	@scripts/install-tools.sh web
 	@scripts/web.sh check
+
+web-pictures: ## pictures of every page of the web UI, dark and light, on three screens, with 0, 1, 100 and 10,000 objects and with 600 nodes of a real controller, in target/pictures, for people to judge; axe and errors on each: about 25 minutes
+	@scripts/web.sh pictures $(CURDIR)/target/pictures
+	CANOPY_PICTURES=$(CURDIR)/target/pictures cargo test -p canopy-controller-runtime --test ui -- pictures_with_600_nodes
+
+web-figures: ## the figures of the web UI that have a budget: sizes, time to the first view, frames per second of the map of 10,000 nodes
+	@scripts/web.sh figures
+
+web-memory: ## a day of changes, on the page's own clock: the memory of the web UI is flat: about 20 minutes
+	@scripts/web.sh memory
 
 web-build: ## what the controller embeds, from the sources in web/: run after a change there, or of the API description
 	@scripts/install-tools.sh web

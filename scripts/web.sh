@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The web UI in web/: `build` makes what the controller embeds, `check` proves it, `install` only fetches the packages.
+# The web UI in web/: `build` makes what the controller embeds, `check` proves it, `install` only fetches the packages; `pictures`, `figures` and
+# `memory` run the programs of these names in web/e2e.
 set -euo pipefail
 cd "$(dirname "$0")/../web"
 export PATH="$PWD/../.venv/bin:$PATH" NO_COLOR=1
@@ -62,8 +63,14 @@ check)
     exit 1
   fi
   ;;
+pictures | figures | memory)
+  # Of web/dist as it is: `check` has proved that it is that of the sources.
+  ../scripts/install-tools.sh web
+  install
+  npm run --silent "$@"
+  ;;
 *)
-  echo "usage: scripts/web.sh build|check|install" >&2
+  echo "usage: scripts/web.sh build|check|install|pictures DIRECTORY|figures|memory" >&2
   exit 2
   ;;
 esac

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server that answers like a controller with many objects, for pictures of the UI. It is no test of the API: those use the real controller.
-import { randomBytes } from "node:crypto";
-import { readFile } from "node:fs/promises";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { extname, join } from "node:path";
-import type { ChartUnit, DomainStatus, Event, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
+// What a controller with many objects would answer, for pictures and measurements of the UI. It is no test of the API: those use the real controller.
+import type { AuditItem, Capture, CaptureHop, CaptureItem, ChangeSet, ChangeSetPhase, ChartUnit, Event, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
 
-const API = { apiVersion: "canopy/v1" } as const;
-const T0 = 1_795_596_380e9;
+export const API = { apiVersion: "canopy/v1" } as const;
+export const T0 = 1_795_596_380e9;
 const PHASES: readonly GroupPhase[] = ["Ready", "Ready", "Ready", "Programming", "Degraded", "Stalled", "Pending", "Failed", "Unknown"];
 
 export interface Sizes {
@@ -17,7 +13,7 @@ export interface Sizes {
   problems: number;
 }
 
-const metadata = (name: string) => ({ name, tenant: "default", labels: { team: name.length % 2 ? "storage" : "training" }, generation: 3 });
+export const metadata = (name: string) => ({ name, tenant: "default", labels: { team: name.length % 2 ? "storage" : "training" }, generation: 3 });
 
 /** A Clos of `nodes` nodes: one host below each leaf, four leaves per spine at least. */
 export function topology(nodes: number): Topology {
@@ -46,7 +42,7 @@ export function topology(nodes: number): Topology {
 }
 
 /** The host below leaf `at + 1`. */
-function host(name: string, address: string, prefix: string, at: number): Host {
+export function host(name: string, address: string, prefix: string, at: number): Host {
   const port = at === 6 ? "Down" : at === 11 ? "Unknown" : "Up";
   const reason = port === "Up" ? "" : port === "Down" ? "interface eth1 has no carrier" : "the agent of leaf12 is not connected";
   return {
@@ -70,7 +66,7 @@ function tree(leaves: number): TreeNode[] {
   ];
 }
 
-function group(at: number): Group {
+export function group(at: number): Group {
   const phase = PHASES[(at * 7) % PHASES.length] ?? "Ready";
   const receivers = [5, 1, 12, 40, 90][at % 5] ?? 5;
   const nodes = tree(receivers);
@@ -103,7 +99,7 @@ function group(at: number): Group {
   };
 }
 
-function members(of: Group): Member[] {
+export function members(of: Group): Member[] {
   const hosts = ["host1", ...Array.from({ length: of.status.receivers }, (_, at) => `host${at + 2}`)];
   return hosts.map((host, at) => ({
     ...API,
@@ -114,7 +110,7 @@ function members(of: Group): Member[] {
   }));
 }
 
-function samples(of: Group): GroupSample[] {
+export function samples(of: Group): GroupSample[] {
   const second = Date.now() / 1000;
   const high = Math.floor((second % 1e6) * 90_000);
   return of.status.tree.map((node) => ({
@@ -143,7 +139,7 @@ function samples(of: Group): GroupSample[] {
 }
 
 /** The packet at each place on its way to the first receivers, as far as pictures need it. */
-function packet(of: Group): unknown {
+export function packet(of: Group): unknown {
   const part = (name: string, at: number, octets: string, value: string, why = "") => ({ field: name, at, octets, value, why });
   const dots = (octets: number) => "..".repeat(octets);
   const inner = (at: number, source: string, destination: string, hops: number, qpn: string, why: readonly string[]) => [
@@ -169,13 +165,13 @@ function packet(of: Group): unknown {
   return { ...API, kind: "ExpectedPacket", group: of.metadata.name, hops: places, left: 0 };
 }
 
-function waitedFor(of: Group): WaitedFor {
+export function waitedFor(of: Group): WaitedFor {
   const hosts = of.status.tree.flatMap((node) => node.branches.filter((b) => b.kind === "receiver").map((b) => ({ host: b.name, node: node.node })));
-  const receivers = hosts.slice(0, 20).map((at, rank) => ({ ...at, sharePpm: Math.floor(700_000 / 2 ** rank), waitNs: 2e6 + rank * 3e5 }));
+  const receivers = hosts.slice(0, 20).map((at, rank) => ({ ...at, sharePpm: Math.floor(500_000 / 2 ** rank), waitNs: 2e6 + rank * 3e5 }));
   return { apiVersion: "canopy/v1", kind: "WaitedFor", group: of.metadata.name, coversNs: 9.8e9, psns: 881_000, unknownPpm: 0, receivers, left: Math.max(0, hosts.length - 20) };
 }
 
-function node(name: string, at: number, ports: Link[]): Node {
+export function node(name: string, at: number, ports: Link[]): Node {
   const [connected, behind] = [at % 61 !== 60, at % 37 === 36 ? 2 : 0];
   return {
     ...API,
@@ -206,7 +202,7 @@ function node(name: string, at: number, ports: Link[]): Node {
   };
 }
 
-function links(of: Topology): Link[] {
+export function links(of: Topology): Link[] {
   const both = of.spec.links.flatMap((link) => [[link.a, link.b], [link.b, link.a]].map(([from, to]) => ({ from: from ?? "", to: to ?? "", link })));
   return both
     .filter(({ from }) => !from.startsWith("host"))
@@ -228,7 +224,7 @@ function links(of: Topology): Link[] {
     }));
 }
 
-function problems(count: number, of: Topology, names: readonly string[]): Problem[] {
+export function problems(count: number, of: Topology, names: readonly string[]): Problem[] {
   return Array.from({ length: count }, (_, at): Problem => {
     const link = of.spec.links[(at * 5 + 1) % Math.max(1, of.spec.links.length)];
     const name = link ? `${link.a}--${link.b}` : "leaf1/eth1--host1/eth0";
@@ -258,7 +254,7 @@ const CHARTED: Record<string, readonly [string, ChartUnit, number][]> = {
   node: [["drops", "perSecond", 2]],
 };
 
-function incidents(open: readonly Problem[]): IncidentItem[] {
+export function incidents(open: readonly Problem[]): IncidentItem[] {
   return open.filter((problem) => problem.severity !== "info").map((problem, at) => ({
     id: `${1764170000 - at * 900}-${problem.id}`, problem: problem.id, of: { code: problem.code, kind: problem.object.kind, name: problem.object.name }, severity: problem.severity, title: problem.title,
     evidence: problem.evidence, openedUnixNs: T0 - (at + 1) * 180e9, ...(at % 3 && { closedUnixNs: T0 - (at + 1) * 180e9 + at * 31e9 }), reopened: at % 4, causes: [],
@@ -267,7 +263,7 @@ function incidents(open: readonly Problem[]): IncidentItem[] {
 }
 
 /** The first one, with charts of both ends of its link and of a group. */
-function incidentOf(open: readonly Problem[]): unknown {
+export function incidentOf(open: readonly Problem[]): unknown {
   const [incident] = incidents(open);
   if (!incident) return undefined;
   const objects = ["link/leaf1/eth2", "link/spine1/eth2", "group/group-00001", "group/group-00002"];
@@ -276,7 +272,7 @@ function incidentOf(open: readonly Problem[]): unknown {
 }
 
 /** Charts that wave, with a gap; `null` if nothing is kept of the object. */
-function charts(query: URLSearchParams): unknown {
+export function charts(query: URLSearchParams): unknown {
   const object = query.get("object") ?? "";
   const [step, now] = [Number(query.get("step") ?? 1), Math.floor(T0 / 1e9)];
   const from = Math.floor(Number(query.get("from") ?? now - 300) / step);
@@ -292,7 +288,7 @@ function charts(query: URLSearchParams): unknown {
   return { ...API, kind: "Charts", startUnixNs: from * step * 1e9, stepSeconds: step, series: series.map(([name, unit, high], at) => ({ object, series: name, unit, points: points(high, at) })) };
 }
 
-function flows(node: string, port: string): Flow[] {
+export function flows(node: string, port: string): Flow[] {
   const cnps = (notify: number) => ({ cnps: { notify, pause: 0, rateReduce: notify * 2, resume: 0, failed: 0 }, suppressed: notify / 2, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0 });
   return [2, 3, 4, 5].map((host, at): Flow => ({
     node, port, src: host === 4 ? "2001:db8:ffff::9" : `2001:db8:${host}::1`, dst: at ? "2001:db8:9::1" : "fcfe::9de5:7644:f299:d77e", dstQp: 17, srcQp: host === 4 ? null : 18, origin: "learned", packets: 91_000, bytes: 91_000 * 4352, ce: 40,
@@ -300,90 +296,59 @@ function flows(node: string, port: string): Flow[] {
   }));
 }
 
-/** Serves `dist` and the answers; the API only to those who have signed in with `code`, which works any number of times. */
-export function serve(dist: string, sizes: Sizes): Promise<{ url: string; code: string; server: Server }> {
-  const [code, bearer] = [randomBytes(16).toString("base64url"), randomBytes(32).toString("base64url")];
-  const fabric = topology(sizes.nodes);
-  const all = links(fabric);
-  const byNode = new Map<string, Link[]>();
-  for (const link of all) {
-    const [name = ""] = link.metadata.name.split("/");
-    byNode.set(name, [...(byNode.get(name) ?? []), link]);
-  }
-  const nodes = fabric.spec.nodes.map(({ name }, at) => node(name, at, byNode.get(name) ?? [])).sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
-  const groups = Array.from({ length: sizes.groups }, (_, at) => group(at));
-  const open = problems(sizes.problems, fabric, groups.map((g) => g.metadata.name));
-  const phases: Record<string, number> = {};
-  for (const g of groups) phases[g.status.phase] = (phases[g.status.phase] ?? 0) + 1;
-  const status: DomainStatus = { ...API, kind: "DomainStatus", version: "0.1.0", term: 1, timeUnixNs: T0, nodes: sizes.nodes, connectedNodes: sizes.nodes, syncedNodes: sizes.nodes, hosts: fabric.spec.hosts?.length ?? 0, links: fabric.spec.links.length, groups: phases, roots: {}, problems: [], leftOut: 0 };
-  const events: Event[] = Array.from({ length: sizes.events }, (_, at) => ({ sequence: at + 1, timeUnixNs: T0 - (sizes.events - at) * 3.7e9, code: ["GroupPhase", "AgentConnected", "ProblemOpened", "FirstData"][at % 4] ?? "", node: at % 4 === 1 ? "leaf1" : null, group: at % 4 === 1 ? null : `group-${String((at % 90) + 1).padStart(5, "0")}`, branch: null, detail: "Programming: waiting for leaf2, leaf3 and 4 more to confirm their programs" }));
-  const list = (items: unknown[], next?: string) => ({ ...API, kind: "List", metadata: next ? { continue: next } : {}, items });
-  const answers: Record<string, (url: URL) => unknown> = {
-    "/api/v1/status": () => status,
-    "/api/v1/problems": () => list(open),
-    "/api/v1/incidents": ({ searchParams: query }) => list(incidents(open).filter((one) => !query.has("problem") || one.problem === query.get("problem"))),
-    "/api/v1/incidents/1764170000-00000000009a3f00": () => incidentOf(open),
-    "/api/v1/problem-codes": () => list([{ code: "LinkLossy", severity: "warning", object: "link", title: "loses packets although its carrier is up", meaning: "Packets that one end sent did not arrive at the other.", remedy: "Check optics.", opensAfterMs: 0, closesAfterMs: 0 }]),
-    "/api/v1/nodes": () => list(nodes),
-    "/api/v1/links": () => list(all),
-    "/api/v1/hosts": () => list((fabric.spec.hosts ?? []).map((of, at) => host(of.name, of.address, of.prefix, at))),
-    "/api/v1/topology": () => (sizes.nodes ? fabric : undefined),
-    "/api/v1/drains": () => list(sizes.nodes > 2 ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: "leaf7/eth3--spine2/eth7", reason: "optics" }, status: { groups: 3, hosts: [], links: ["leaf7/eth3--spine2/eth7"] } }] : []),
-    "/api/v1/events": () => list(events),
-    "/api/v1/flows": (url) => list(flows(url.searchParams.get("node") ?? "", url.searchParams.get("port") ?? "")),
-    "/api/v1/charts": (url) => charts(url.searchParams),
-    "/api/v1/groups": (url) => {
-      const from = Number(url.searchParams.get("continue") ?? 0);
-      const to = from + Number(url.searchParams.get("limit") ?? 100);
-      return list(groups.slice(from, to), to < groups.length ? String(to) : undefined);
-    },
-    "/metrics": () => "canopy_charts_series 4200\ncanopy_charts_bytes 31200000\ncanopy_intent_unconfirmed_changes 3\ncanopy_intent_to_kernel_seconds_bucket{le=\"0.01\"} 900\ncanopy_intent_to_kernel_seconds_bucket{le=\"+Inf\"} 901\n",
-    "/readyz": () => "[+] commands: executed\n[+] store: revision 16\nready\n",
-  };
-  const answer = async (request: IncomingMessage, response: ServerResponse) => {
-    const url = new URL(request.url ?? "/", "http://fixture");
-    if (url.pathname === "/api/v1/sign-in") {
-      let body = "";
-      for await (const chunk of request) body += String(chunk);
-      if ((JSON.parse(body) as { code?: string }).code === code) {
-        response.writeHead(200, { "content-type": "application/json" });
-        response.end(JSON.stringify({ bearer, expiresInSeconds: 43_200, by: { kind: "operator", name: "alice", uid: 1000, via: "ui" } }));
-        return;
-      }
-    }
-    if (url.pathname.startsWith("/api/") && request.headers.authorization !== `Bearer ${bearer}`) {
-      response.writeHead(401, { "content-type": "application/problem+json" });
-      response.end(JSON.stringify({ title: "Unauthorized", status: 401, code: "SignInRequired", detail: "a browser has to sign in first" }));
-      return;
-    }
-    if (url.pathname === "/api/v1/watch") {
-      response.writeHead(200, { "content-type": "text/event-stream" });
-      response.write("event: synced\ndata: {}\n\n");
-      const beat = setInterval(() => response.write(`event: heartbeat\ndata: {"timeUnixNs":${T0}}\n\n`), 5000);
-      response.on("close", () => clearInterval(beat));
-      return;
-    }
-    const [, name, part] = /^\/api\/v1\/groups\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? [];
-    const one = groups.find((g) => g.metadata.name === name);
-    const found = one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "packet" ? packet(one) : part === "captures" ? list([]) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url);
-    if (found !== undefined) {
-      response.writeHead(200, { "content-type": typeof found === "string" ? "text/plain" : "application/json" });
-      response.end(typeof found === "string" ? found : JSON.stringify(found));
-    } else if (url.pathname.startsWith("/api/")) {
-      response.writeHead(404, { "content-type": "application/problem+json" });
-      response.end(JSON.stringify({ title: "Not Found", status: 404, code: "NotFound", detail: `nothing at ${url.pathname}` }));
-    } else {
-      const types: Record<string, string> = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
-      const type = types[extname(url.pathname)];
-      response.writeHead(200, { "content-type": type ?? "text/html" });
-      response.end(await readFile(join(dist, type ? url.pathname : "index.html")));
-    }
-  };
-  const server = createServer((request, response) => void answer(request, response));
-  return new Promise((resolve) => {
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      resolve({ server, code, url: `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}` });
-    });
+
+export function events(count: number): Event[] {
+  return Array.from({ length: count }, (_, at) => event(at + 1, T0 - (count - at) * 3.7e9));
+}
+
+export function event(sequence: number, at: number): Event {
+  const ofNode = sequence % 4 === 2;
+  return { sequence, timeUnixNs: at, code: ["FirstData", "GroupPhase", "AgentConnected", "ProblemOpened"][sequence % 4] ?? "", node: ofNode ? "leaf1" : null, group: ofNode ? null : `group-${String((sequence % 90) + 1).padStart(5, "0")}`, branch: null, detail: "Programming: waiting for leaf2, leaf3 and 4 more to confirm their programs" };
+}
+
+const ALICE = { kind: "operator", name: "alice", uid: 1000 } as const;
+
+/** Entry `sequence` of the audit of operators, or of hosts. */
+export function entry(sequence: number, ofHosts: boolean): AuditItem {
+  const at = { sequence, timeUnixNs: T0 - (4096 - sequence) * 41e9 };
+  const group = `group-${String((sequence % 90) + 1).padStart(5, "0")}`;
+  if (ofHosts) return { ...at, action: sequence % 3 ? "join" : "leave", by: { kind: "host", name: `host${(sequence % 80) + 1}`, uid: 1000 }, kind: "Member", name: `${group}/host${(sequence % 80) + 1}`, ...(sequence % 2 && { count: 12, lastUnixNs: at.timeUnixNs + 44e9 }) };
+  return { ...at, action: ["create", "update", "update", "delete"][sequence % 4] ?? "", by: ALICE, kind: "Group", name: group, uid: "00000000000004d2", generation: (sequence % 9) + 1, fields: sequence % 4 === 1 ? ["/spec/pathMtu", "/metadata/labels/team"] : [], requestId: "4bf92f3577b34da6a3ce929d0e0e4736" };
+}
+
+const SETS: readonly ChangeSetPhase[] = ["Applying", "Stopped", "Applied", "Undone", "Applied"];
+
+/** As many as the controller keeps, 16 at most. */
+export function changeSets(count: number): ChangeSet[] {
+  return Array.from({ length: Math.min(count, 16) }, (_, at): ChangeSet => {
+    const phase = SETS[at % SETS.length] ?? "Applied";
+    const items = [100, 2400, 31, 10_000, 400][at % 5] ?? 31;
+    const done = phase === "Applying" || phase === "Stopped" ? Math.floor(items / 3) : items;
+    const refused = phase === "Stopped" || phase === "Undone" ? [{ kind: "Group", name: "group-00012", detail: "it was written since it was read: it has generation 7" }] : [];
+    return {
+      ...API, kind: "ChangeSet", id: `8d0c5b61f2a94e${at.toString(16).padStart(2, "0")}`, phase, by: ALICE, begunUnixNs: T0 - at * 3600e9, requestId: "4bf92f3577b34da6a3ce929d0e0e4736",
+      items, done, created: Math.floor(done / 2), updated: done - Math.floor(done / 2), putBack: phase === "Undone" ? done - 1 : 0, refused,
+      ...(phase === "Applying" ? { waitsFor: "a commit is pending" } : { endedUnixNs: T0 - at * 3600e9 + 9e9 }), ...(phase === "Undone" && { undoneBy: ALICE, undoneUnixNs: T0 - at * 3000e9 }),
+    };
   });
 }
+
+interface Part { field: string; at: number; octets: string; value: string; why: string }
+type Place = Pick<CaptureHop, "node" | "port" | "direction" | "peer"> & { fields: Part[] };
+
+/** The packet of [`packet`] as it was seen, with one octet that is not as expected. */
+export function capture(of: Group): Capture {
+  const { hops } = packet(of) as { hops: Place[] };
+  const seen = hops.map(({ fields, ...place }, at): CaptureHop => {
+    if (at === 3) return place;
+    const whole = `02000000000102000000000286dd${fields.map(({ octets }) => octets.replaceAll(".", "2")).join("")}80001267`;
+    const head = whole.slice(0, 384);
+    const innerAt = fields.find(({ field }) => field === "trafficClass")?.at ?? 14;
+    const changes = fields.filter(({ why }) => why).map(({ field, at: from, octets, why }) => ({ field, at: from, before: "", after: octets.replaceAll(".", "2"), why }));
+    const unexpected = at === 2 ? [{ field: "hopLimit", at: innerAt + 7, expected: "62" }] : [];
+    return { ...place, frame: { timeUnixNs: T0, lengthBytes: 4210, head, inner: whole.slice(2 * innerAt, 2 * innerAt + 120), innerAt, changes, unexpected, source: "2001:db8:1::1", destination: "fcfe::9de5:7644:f299:d77e", hopLimit: 63, trafficClass: 2, opcode: 4, destQp: 17, psn: 1586061, outer: innerAt > 14 ? { source: "fcff:0:0:1::1", destination: "5f00::2", hopLimit: 64, trafficClass: 2, segmentsLeft: 1 } : null } };
+  });
+  return { ...API, kind: "Capture", id: "00000000000000c1", group: of.metadata.name, armedUnixNs: T0 - 44e9, by: "alice", psn: 1586061, state: "complete", withinNs: 5e9, sent: 1586070, left: 0, unable: [], hops: seen };
+}
+
+export const captureItem = ({ id, armedUnixNs, by, psn, state, hops }: Capture): CaptureItem => ({ id, armedUnixNs, by, psn, state, places: hops.length, seen: hops.filter(({ frame }) => frame).length });

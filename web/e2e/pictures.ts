@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of every page, for people to judge: `npm run pictures -- DIRECTORY [WORD]`, in web/, writes them; WORD selects by name.
+// Pictures of every page, for people to judge: `npm run pictures -- DIRECTORY [WORD]`, in web/, writes them; WORD selects by name. With
+// PICTURES_OF=ADDRESS, that of `canopyctl ui --print`, they are of a controller, else of fixtures with 0, 1, 100 and 10,000 objects.
+//
+// On the way every page has to be without a violation that axe finds, without an error in the console, and no wider than its screen.
 import { mkdirSync } from "node:fs";
-import { chromium } from "playwright-core";
-import { serve, type Sizes } from "./fixture";
+import { chromium, type Page } from "playwright-core";
+import { violations } from "./axe";
+import type { Sizes } from "./fixture";
+import { serve } from "./serve";
 import { signIn } from "./signIn";
 
 const [directory = "pictures", word = ""] = process.argv.slice(2);
@@ -12,81 +17,124 @@ const SIZES: Record<string, Sizes> = {
   "100": { nodes: 100, groups: 100, events: 100, problems: 7 },
   "10000": { nodes: 10_000, groups: 10_000, events: 4096, problems: 60 },
 };
-const PAGES: Record<string, string> = {
+const LISTS: Record<string, string> = {
   overview: "/",
   groups: "/groups",
-  group: "/groups/group-00001",
-  "group-stalled": "/groups/group-00003",
-  "group-wide": "/groups/group-00004",
   topology: "/topology",
   links: "/links",
-  link: "/links/leaf1/eth2",
   congestion: "/congestion",
   nodes: "/nodes",
-  node: "/nodes/leaf1",
   hosts: "/hosts",
   drains: "/drains",
   controller: "/controller",
   events: "/events",
   audit: "/audit",
+  "audit-hosts": "/audit?hosts=true",
+  "change-sets": "/change-sets",
   incidents: "/incidents",
+};
+const ONES: Record<string, string> = {
+  group: "/groups/group-00001",
+  "group-stalled": "/groups/group-00003",
+  "group-wide": "/groups/group-00004",
+  link: "/links/leaf1/eth2",
+  node: "/nodes/leaf1",
+  host: "/hosts/host1",
+  "change-set": "/change-sets/8d0c5b61f2a94e01",
   incident: "/incidents/1764170000-00000000009a3f00",
   problem: "/problems/00000000009a3f00",
+  "no-such-page": "/no/such/page",
 };
-/** Dialogs: the page, and the button that opens it. */
-const DIALOGS: Record<string, [path: string, button: string]> = {
+/** Dialogs, and what is shown by a button: the page, and the button. */
+const OPENED: Record<string, [path: string, button: string]> = {
   "group-create": ["/groups", "Create…"],
   "group-edit": ["/groups/group-00001", "Edit…"],
   "group-join": ["/groups/group-00001", "Join…"],
+  "packet-captured": ["/groups/group-00001", "PSN 1586061"],
   "node-drain": ["/nodes/leaf1", "Drain…"],
   "node-silence": ["/nodes/leaf1", "Silence…"],
+  "audit-entry": ["/audit", "create group/group-00011: open"],
+  "change-set-undo": ["/change-sets/8d0c5b61f2a94e01", "Undo…"],
 };
 const SCREENS = { wide: { width: 1280, height: 800 }, large: { width: 1920, height: 1080 }, phone: { width: 390, height: 844 } };
 
+const found: string[] = [];
 mkdirSync(directory, { recursive: true });
 const browser = await chromium.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
-for (const [size, sizes] of Object.entries(SIZES)) {
-  const { url, code, server } = await serve("dist", sizes);
+
+/** Takes a picture of what is there, with what is below the screen, and judges it as far as a program can. */
+async function take(page: Page, file: string): Promise<void> {
+  // The page scrolls inside its frame: what is below is part of the picture.
+  const viewport = page.viewportSize() ?? SCREENS.wide;
+  const main = page.locator("#main");
+  if ((await main.count()) > 0 && (await page.getByRole("dialog").count()) === 0) {
+    const height = await main.evaluate((of) => of.scrollHeight);
+    await page.setViewportSize({ ...viewport, height: Math.min(4000, Math.max(viewport.height, height + 60)) });
+    await page.waitForTimeout(100);
+    const wider = await main.evaluate((of) => Math.max(of.scrollWidth - of.clientWidth, document.documentElement.scrollWidth - document.documentElement.clientWidth));
+    if (wider > 0) found.push(`${file}: ${wider} px wider than the screen`);
+  }
+  await page.screenshot({ path: `${directory}/${file}` });
+  await page.setViewportSize(viewport);
+  found.push(...(await violations(page)).map((text) => `${file}: ${text}`));
+  console.log(file);
+}
+
+async function all(address: string, size: string, ones: Record<string, string>): Promise<void> {
+  const { origin: url } = new URL(address);
   for (const [screen, viewport] of Object.entries(SCREENS)) {
     for (const colorScheme of ["dark", "light"] as const) {
       const context = await browser.newContext({ viewport, colorScheme });
       const page = await context.newPage();
-      page.on("pageerror", (error) => console.error(`${page.url()}: ${error.message}`));
-      const door = `sign-in-${size}-${screen}-${colorScheme}.png`;
-      if (door.includes(word)) {
+      page.on("pageerror", (error) => found.push(`${page.url()}: ${error.message}`));
+      page.on("console", (message) => {
+        // Objects that the small fixtures do not have are answered 404.
+        if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) found.push(`${page.url()}: ${message.text()}`);
+      });
+      const named = (name: string) => `${name}-${size}-${screen}-${colorScheme}.png`;
+      if (named("sign-in").includes(word)) {
         await page.goto(url);
         await page.getByRole("heading", { name: "Sign in" }).waitFor();
-        await page.screenshot({ path: `${directory}/${door}` });
+        await take(page, named("sign-in"));
       }
-      await signIn(page, `${url}/#${code}`);
-      for (const [name, path] of Object.entries(PAGES)) {
-        const file = `${name}-${size}-${screen}-${colorScheme}.png`;
-        if (!file.includes(word)) continue;
+      await signIn(page, address);
+      for (const [name, path] of Object.entries({ ...LISTS, ...ones })) {
+        if (!named(name).includes(word)) continue;
         await page.goto(url + path);
         await page.getByRole("heading", { level: 1 }).first().waitFor();
         // Two samples make a rate.
         await page.waitForTimeout(path.startsWith("/groups/") ? 2300 : 400);
-        // The page scrolls inside its frame: what is below is part of the picture.
-        const height = await page.locator("#main").evaluate((main) => main.scrollHeight);
-        await page.setViewportSize({ ...viewport, height: Math.min(4000, Math.max(viewport.height, height + 60)) });
-        await page.waitForTimeout(100);
-        await page.screenshot({ path: `${directory}/${file}` });
-        await page.setViewportSize(viewport);
-        console.log(file);
+        await take(page, named(name));
       }
-      for (const [name, [path, button]] of Object.entries(DIALOGS)) {
-        const file = `${name}-${size}-${screen}-${colorScheme}.png`;
-        if (size !== "100" || !file.includes(word)) continue;
+      for (const [name, [path, button]] of Object.entries(size === "100" ? OPENED : {})) {
+        if (!named(name).includes(word)) continue;
         await page.goto(url + path);
-        await page.getByRole("button", { name: button }).click();
-        await page.getByRole("dialog").waitFor();
-        await page.screenshot({ path: `${directory}/${file}` });
-        console.log(file);
+        // What is folded away is opened first.
+        await page.getByRole("heading", { level: 1 }).first().waitFor();
+        if (button.startsWith("PSN")) await page.getByText("1 capture", { exact: true }).click();
+        await page.getByRole("button", { name: button, exact: true }).click();
+        await (button.startsWith("PSN") ? page.getByText("seen at").last() : page.getByRole("dialog")).waitFor();
+        await page.waitForTimeout(300);
+        await take(page, named(name));
       }
       await context.close();
     }
   }
-  server.closeAllConnections();
-  server.close();
+}
+
+const of = process.env["PICTURES_OF"];
+if (of) {
+  await all(of, process.env["PICTURES_SIZE"] ?? "real", JSON.parse(process.env["PICTURES_ONES"] ?? "{}") as Record<string, string>);
+} else {
+  for (const [size, sizes] of Object.entries(SIZES)) {
+    const { url, code, server } = await serve("dist", sizes);
+    await all(`${url}/#${code}`, size, ONES);
+    server.closeAllConnections();
+    server.close();
+  }
 }
 await browser.close();
+if (found.length > 0) {
+  console.error(`${found.length} faults:\n${[...new Set(found)].join("\n")}`);
+  process.exit(1);
+}

@@ -2,9 +2,12 @@
 // What the UI does in Chromium with a real controller: `npm run scenario -- NAME URL`, started by controller/runtime/tests/ui.rs. The line
 // `do: ...` asks for something outside of the browser; the answer is a line.
 import { createServer } from "node:http";
+import { connect, createServer as createConnections, type Socket } from "node:net";
 import { chromium, type Locator, type Page } from "playwright-core";
 import { signIn } from "./signIn";
 import { check, DEADLINE, group, live, name, noProblem, outside, press, put, url, violations } from "./steps";
+import { books } from "./books";
+import { lab } from "./lab";
 import { writing } from "./writing";
 
 /** What no scenario may end with: errors of the page, and what the content security policy refused. */
@@ -49,6 +52,8 @@ const sent = (page: Page, method: string, path: string, body: unknown) =>
   }, [method, path, JSON.stringify(body)] as const);
 
 const scenarios: Record<string, (page: Page) => Promise<void>> = {
+  ...books,
+  ...lab,
   ...writing,
 
   /** Catches a page that shows no problem while an agent is away, other words than the API's, and a button that leads nowhere. */
@@ -162,7 +167,25 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await expected.getByRole("row", { name: /^Destination Address/ }).getByText("End.MT: TLV entry 1, r1").waitFor();
     await expected.getByRole("row", { name: /^Hop Limit/ }).getByText("2 less than sent").waitFor();
     await press(section.getByRole("button", { name: "n1/eth1 out" }));
-    await section.getByRole("figure", { name: "Octets at n1/eth1 out" }).getByTitle("SRH").first().waitFor();
+    const dump = section.getByRole("figure", { name: "Octets at n1/eth1 out" });
+    await dump.getByTitle("SRH").first().waitFor();
+    // Field and octets are marked together, by mouse and by keyboard, with who changed them and why.
+    const about = dump.getByRole("status");
+    const marked = dump.locator(".run.marked");
+    await dump.getByRole("option", { name: /^Outer Hop Limit, octet 21 / }).hover();
+    await expected.locator("tr.marked").filter({ has: page.getByRole("rowheader", { name: "Outer Hop Limit" }) }).waitFor();
+    await about.getByText("Changed by n1, headend: outer IPv6 header").waitFor();
+    await expected.getByRole("row", { name: /^DestQP/ }).hover();
+    check(/^DestQP, octets \d+ to \d+(\s+[0-9a-f]{2}){1,3}$/.test((await marked.first().innerText()).trim()), `the octets of DestQP are ${await marked.allInnerTexts()}`);
+    await expected.getByRole("button", { name: "Outer Traffic Class" }).focus();
+    await page.mouse.move(5, 5);
+    await page.keyboard.press("ArrowDown");
+    check(await expected.getByRole("button", { name: "Outer Flow Label" }).evaluate((field) => field === document.activeElement), "an arrow key does not go to the next field");
+    await about.getByText("Outer Flow Label, octets 16 to 17").waitFor();
+    await dump.getByRole("listbox").focus();
+    await page.keyboard.press("ArrowRight");
+    await dump.getByRole("option", { name: /^Outer Payload Length/, selected: true }).waitFor();
+    await expected.locator("tr.marked").filter({ hasText: "Outer Payload Length" }).waitFor();
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
     await press(section.getByRole("button", { name: "Copy as scapy" }));
     await section.getByRole("button", { name: "Copied" }).waitFor();
@@ -336,6 +359,43 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("link", { name: "g2" }).waitFor();
     check(page.url() === `${url}/groups`, `it came back to ${page.url()}`);
     check((await page.evaluate(() => performance.timeOrigin)) === loaded, "the page was loaded again");
+  },
+
+  /** Catches a browser without a network that shows itself as live, or its controller as away for good, and a page that has to be reloaded. */
+  async networkCut(page) {
+    // The network of the browser: connections that can be cut, and are refused then.
+    const sockets = new Set<Socket>();
+    let isCut = false;
+    const network = createConnections((socket) => {
+      if (isCut) return void socket.destroy();
+      const on = connect(Number(new URL(url).port), "127.0.0.1");
+      for (const [one, other] of [[socket, on], [on, socket]] as const) {
+        sockets.add(one);
+        one.on("error", () => other.destroy()).on("close", () => other.destroy()).pipe(other);
+      }
+    });
+    await new Promise<void>((resolve) => network.listen(0, "127.0.0.1", resolve));
+    const address = network.address();
+    const near = `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}`;
+    await signIn(page, `${near}/${new URL(await outside("sign in")).hash}`);
+    await page.goto(`${near}/groups`);
+    const loaded = await page.evaluate(() => performance.timeOrigin);
+    await page.getByRole("link", { name: "g1" }).waitFor();
+    await live(page).getByText("live", { exact: true }).waitFor();
+    isCut = true;
+    for (const socket of sockets) socket.destroy();
+    await live(page).getByText(/^(reconnecting|stale)/).waitFor();
+    await put("/api/v1/groups/g2", group("g2"));
+    check(await page.getByRole("link", { name: "g1" }).isVisible(), "what was read is gone");
+    check((await page.getByRole("link", { name: "g2" }).count()) === 0, "the browser is not cut off");
+    isCut = false;
+    await live(page).getByText("live", { exact: true }).waitFor();
+    await page.getByRole("link", { name: "g2" }).waitFor();
+    check((await page.evaluate(() => performance.timeOrigin)) === loaded, "the page was loaded again");
+    // The session is the same: no second code is needed.
+    check((await page.getByRole("heading", { name: "Sign in" }).count()) === 0, "the session has ended");
+    await page.goto("about:blank");
+    network.close();
   },
 
   /** Catches text of an operator that becomes markup, in a page or in a command. */
@@ -632,7 +692,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     const id = await first("/api/v1/problems");
     // It is noted a moment later.
     const incident = await first("/api/v1/incidents");
-    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/hosts", "/hosts/r1", "/drains", "/controller", "/events", "/audit", `/problems/${id}`, "/incidents", `/incidents/${incident}`, "/no/such/page"];
+    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/hosts", "/hosts/r1", "/drains", "/controller", "/events", "/audit", "/audit?hosts=true", "/change-sets", `/problems/${id}`, "/incidents", `/incidents/${incident}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });
       for (const path of paths) {

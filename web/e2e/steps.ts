@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that several scenarios have.
-import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import type { Locator, Page } from "playwright-core";
+
+export { violations } from "./axe";
 
 export const [name = "", url = ""] = process.argv.slice(2);
 export const DEADLINE = 30_000;
@@ -21,15 +22,6 @@ export function check(ok: boolean, what: string): asserts ok {
 
 export async function noProblem(page: Page): Promise<void> {
   await page.getByText("No problem is open.").waitFor();
-}
-
-/** What axe finds on a page. */
-export async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(readFileSync("node_modules/axe-core/axe.min.js", "utf8"));
-  return page.evaluate(async () => {
-    const { axe: runner } = window as unknown as { axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> } };
-    return (await runner.run()).violations.map((v) => `${v.id}: ${v.nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`);
-  });
 }
 
 export const live = (page: Page) => page.getByRole("status", { name: "Connection to the controller" });

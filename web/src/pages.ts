@@ -13,7 +13,8 @@ export const PAGES = [
   ["/incidents", "Incidents"],
   ["/events", "Events"],
   ["/audit", "Audit"],
+  ["/change-sets", "Change sets"],
 ] as const;
 
 /** Those that a session with roles in tenants alone has. */
-export const OF_TENANTS: readonly string[] = ["/groups", "/events", "/audit"];
+export const OF_TENANTS: readonly string[] = ["/groups", "/events", "/audit", "/change-sets"];

@@ -153,11 +153,23 @@ const drains = createRoute({
 const audit = createRoute({
   getParentRoute: () => root,
   path: "/audit",
-  validateSearch: (search: Record<string, unknown>): AuditSearch => ({ ...text(search, "by"), ...text(search, "kind"), ...text(search, "name"), ...text(search, "action"), ...text(search, "within") }),
+  validateSearch: (search: Record<string, unknown>): AuditSearch => ({ ...text(search, "by"), ...text(search, "kind"), ...text(search, "name"), ...text(search, "action"), ...text(search, "within"), ...text(search, "request"), ...(search["hosts"] === true && { hosts: true }) }),
   component: lazyRouteComponent(() => import("./pages/Audit"), "Audit"),
 });
+const changeSets = createRoute({
+  getParentRoute: () => root,
+  path: "/change-sets",
+  component: lazyRouteComponent(() => import("./pages/ChangeSets"), "ChangeSets"),
+  loader: ({ context }) => read(context.queries.ensureQueryData(queries.changeSets)),
+});
+const changeSet = createRoute({
+  getParentRoute: () => root,
+  path: "/change-sets/$set",
+  component: lazyRouteComponent(() => import("./pages/ChangeSet"), "ChangeSetPage"),
+  loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.changeSet(params.set))),
+});
 
-export const tree = root.addChildren([overview, problem, incidents, incident, groups, group, topology, links, link, congestion, nodes, node, hosts, host, drains, controller, events, audit]);
+export const tree = root.addChildren([overview, problem, incidents, incident, groups, group, topology, links, link, congestion, nodes, node, hosts, host, drains, controller, events, audit, changeSets, changeSet]);
 
 export const makeRouter = (client: QueryClient) =>
   createRouter({

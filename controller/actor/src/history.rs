@@ -2,6 +2,7 @@
 //! Reading what operators wrote.
 
 use canopy_controller_core::audit::{Action, AuditEntry, IntentKind};
+use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::tenant::Scope;
 use canopy_store::StoreError;
 use canopy_units::UnixTime;
@@ -33,6 +34,8 @@ pub struct AuditFilter {
     pub action: Option<Action>,
     /// Written at this instant or later, on the controller's wall clock.
     pub since: Option<UnixTime>,
+    /// Of this request: of a change set, that which sent it.
+    pub request: Option<RequestId>,
 }
 
 impl AuditFilter {
@@ -43,6 +46,7 @@ impl AuditFilter {
             && self.by.as_ref().is_none_or(|by| *by == entry.written.by.name)
             && self.action.is_none_or(|action| action == entry.action)
             && self.since.is_none_or(|since| since <= entry.written.at)
+            && self.request.is_none_or(|request| entry.written.request == Some(request))
     }
 }
 

@@ -89,6 +89,8 @@ async fn versions_and_the_audit_have_what_was_and_who_wrote_it() {
     let rest = items(&api.get(&format!("/api/v1/audit?limit=2&continue={next}")).await);
     assert_eq!((rest.len(), &rest[0]["kind"]), (1, &json!("Topology")));
     assert_eq!(items(&api.get("/api/v1/audit?kind=Drain").await).len(), 0);
+    let request = audit[1]["requestId"].as_str().unwrap();
+    assert_eq!(items(&api.get(&format!("/api/v1/audit?request={request}")).await), audit[1..2]);
     assert_eq!(items(&api.get("/api/v1/audit?action=update&withinSeconds=3600").await).len(), 1);
 
     for (path, status, field) in [
@@ -97,6 +99,7 @@ async fn versions_and_the_audit_have_what_was_and_who_wrote_it() {
         ("/api/v1/versions?kind=Group", 400, "query: "),
         ("/api/v1/audit?limit=0", 400, "limit: "),
         ("/api/v1/audit?continue=x", 400, "continue: "),
+        ("/api/v1/audit?request=x", 400, "request: "),
         ("/api/v1/audit?kind=Pod", 400, "kind: "),
         ("/api/v1/audit?action=write", 400, "action: "),
         ("/api/v1/audit?withinSeconds=-1", 400, "withinSeconds: "),

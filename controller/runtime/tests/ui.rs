@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use canopy_control::pb::{
-    CnpCounts, Congestion, DropCount, FlowCongestion, FlowOrigin, PortCongestion, StreamTelemetryRequest,
+    CnpCounts, Congestion, DropCount, FlowCongestion, FlowOrigin, JoinRequest, PortCongestion, Role,
+    StreamTelemetryRequest,
 };
 use canopy_controller_access::{GroupRoles, Live, TenantRoles};
 use canopy_controller_runtime::oidc::OidcConfig;
 use canopy_controller_runtime::{Listen, WebConfig};
+use canopy_testkit::browser;
 use canopy_testkit::cases::{Case, run};
 use support::{Agent, Controller, LAB};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -29,7 +31,7 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 21] = [
+const CASES: [Case; 25] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
@@ -41,7 +43,10 @@ const CASES: [Case; 21] = [
     Case { name: "a_packet_is_captured_and_read_field_by_field", run: || scenario("packet") },
     Case { name: "a_pending_commit_is_on_every_page_until_it_ends", run: || scenario("commit") },
     Case { name: "a_write_of_the_audit_is_shown_and_undone", run: || scenario("audit") },
+    Case { name: "a_change_set_is_shown_and_taken_back", run: || scenario("changeSet") },
+    Case { name: "joins_of_hosts_are_in_a_book_of_their_own", run: || scenario("joins") },
     Case { name: "a_restart_of_the_controller_is_seen_and_recovered_from", run: || scenario("restart") },
+    Case { name: "a_browser_without_a_network_recovers_by_itself", run: || scenario("networkCut") },
     Case { name: "text_with_markup_stays_text", run: || scenario("markup") },
     Case { name: "charts_are_drawn_and_read_again", run: || scenario("charts") },
     Case { name: "a_congested_port_is_shown_with_its_sources", run: || scenario("congestion") },
@@ -51,23 +56,11 @@ const CASES: [Case; 21] = [
     Case { name: "the_api_is_read_and_tried_out_at_docs", run: || scenario("docs") },
     Case { name: "an_identity_provider_signs_a_browser_in", run: || scenario("singleSignOn") },
     Case { name: "every_page_is_accessible", run: || scenario("accessible") },
+    Case { name: "pictures_with_600_nodes", run: pictures },
 ];
 
 fn main() -> ExitCode {
-    run(&CASES, missing)
-}
-
-fn web() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../web")
-}
-
-fn missing() -> Option<String> {
-    let installed = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
-    let is_there = |program: &str| installed.iter().any(|directory| directory.join(program).exists());
-    if !is_there("node") || !web().join("node_modules/.bin/rolldown").exists() {
-        return Some("without Node and the packages of web/: make web".into());
-    }
-    (!is_there("chromium")).then(|| "without chromium: make web".into())
+    run(&CASES, browser::missing)
 }
 
 /// What a scenario acts on.
@@ -122,7 +115,7 @@ impl World {
             .arg("e2e/provider.mjs")
             .args([&certificate, &key])
             .arg(format!("{site}/signed-in"))
-            .current_dir(self::web())
+            .current_dir(browser::web())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -149,17 +142,16 @@ impl World {
         site
     }
 
-    async fn start() -> Self {
+    /// Without a topology.
+    async fn empty() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let controller = Controller::start_web(dir.path(), 0).await;
-        controller.apply(LAB).await.unwrap();
-        let mut world = Self {
-            dir,
-            controller: Some(controller),
-            agents: BTreeMap::new(),
-            congested: Arc::default(),
-            provider: None,
-        };
+        let controller = Some(Controller::start_web(dir.path(), 0).await);
+        Self { dir, controller, agents: BTreeMap::new(), congested: Arc::default(), provider: None }
+    }
+
+    async fn start() -> Self {
+        let mut world = Self::empty().await;
+        world.controller().apply(LAB).await.unwrap();
         for node in ["n1", "n2"] {
             world.connect(node).await;
         }
@@ -206,6 +198,17 @@ impl World {
                     let client = self.controller().nodes().await;
                     self.connect_with(node, |agent| agent.capture_all(client)).await;
                 }
+            }
+            ("join", of) => {
+                let (host, qpn) = of.split_once(' ').unwrap();
+                let request = JoinRequest {
+                    group: "g1".into(),
+                    host: host.into(),
+                    role: Role::Receiver.into(),
+                    qpn: qpn.parse().unwrap(),
+                    ..JoinRequest::default()
+                };
+                self.controller().membership().await.join(request).await.unwrap();
             }
             ("congest", _) => self.congested.store(true, Ordering::Relaxed),
             ("stop", _) => {
@@ -302,21 +305,86 @@ fn sample(node: &str, number: u64, is_congested: bool) -> StreamTelemetryRequest
     }
 }
 
+/// Spines and leaves of a fabric of 600 nodes; each leaf is linked with four spines.
+const FABRIC: (usize, usize) = (40, 560);
+
+fn fabric() -> String {
+    let (spines, leaves) = FABRIC;
+    let nodes = (0..spines + leaves).map(|at| {
+        let name = if at < spines { format!("spine{}", at + 1) } else { format!("leaf{}", at - spines + 1) };
+        format!("    - {{name: {name}, id: {}}}\n", at + 1)
+    });
+    let hosts = (1..=leaves).map(|leaf| {
+        format!("    - {{name: host{leaf}, prefix: \"2001:db8:{leaf:x}::/64\", address: \"2001:db8:{leaf:x}::1\"}}\n")
+    });
+    let links = (1..=leaves).flat_map(|leaf| {
+        let up = (0..4).map(move |up| {
+            let spine = (leaf * 4 + up) % spines + 1;
+            format!("    - {{a: leaf{leaf}/eth{}, b: spine{spine}/eth{leaf}, rateBps: 400000000000}}\n", up + 2)
+        });
+        up.chain([format!("    - {{a: leaf{leaf}/eth1, b: host{leaf}/eth0, rateBps: 400000000000}}\n")])
+    });
+    let groups = (1..=100).map(|at| {
+        let member = |host: usize, role: &str| {
+            format!("---\napiVersion: canopy/v1\nkind: Member\nmetadata: {{group: job{at}}}\nspec: {{host: host{host}, role: {role}, qpn: {}}}\n", 17 + at)
+        };
+        let receivers: String = (1..=at % 12 + 1).map(|r| member((at * 13 + r * 7) % leaves + 1, "receiver")).collect();
+        format!("---\napiVersion: canopy/v1\nkind: Group\nmetadata: {{name: job{at}}}\nspec: {{}}\n{}{receivers}", member(at, "source"))
+    });
+    format!(
+        "apiVersion: canopy/v1\nkind: Topology\nmetadata: {{name: default}}\nspec:\n  nodes:\n{}  hosts:\n{}  links:\n{}{}",
+        nodes.collect::<String>(),
+        hosts.collect::<String>(),
+        links.collect::<String>(),
+        groups.collect::<String>()
+    )
+}
+
+/// Pictures of a real controller with 600 nodes, in the directory CANOPY_PICTURES; without it nothing is done, since people have to see them.
+fn pictures() {
+    let Some(directory) = std::env::var_os("CANOPY_PICTURES") else {
+        println!("no pictures without CANOPY_PICTURES: make web-pictures");
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut world = World::empty().await;
+        world.controller().apply(&fabric()).await.unwrap();
+        let (spines, leaves) = FABRIC;
+        for node in (1..=spines).map(|n| format!("spine{n}")).chain((1..=leaves).map(|n| format!("leaf{n}"))) {
+            world.connect(&node).await;
+        }
+        let address = world.act("sign in").await;
+        let ones = r#"{"group": "/groups/job11", "link": "/links/leaf1/eth2", "node": "/nodes/leaf1", "host": "/hosts/host1"}"#;
+        let status = Command::new("npm")
+            .args(["run", "--silent", "pictures", "--"])
+            .arg(directory)
+            .env("PICTURES_OF", address)
+            .env("PICTURES_SIZE", "600-nodes")
+            .env("PICTURES_ONES", ones)
+            .current_dir(browser::web())
+            .status()
+            .await
+            .unwrap();
+        assert!(status.success(), "{status}");
+    });
+}
+
 fn scenario(name: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let mut world = World::start().await;
         let url = format!("http://{}", world.controller().web());
-        let mut browser = Command::new("npm")
+        let mut chromium = Command::new("npm")
             .args(["run", "--silent", "scenario", "--", name, &url])
-            .current_dir(web())
+            .current_dir(browser::web())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let mut answers = browser.stdin.take().unwrap();
-        let mut lines = BufReader::new(browser.stdout.take().unwrap()).lines();
+        let mut answers = chromium.stdin.take().unwrap();
+        let mut lines = BufReader::new(chromium.stdout.take().unwrap()).lines();
         let ended = tokio::time::timeout(SCENARIO, async {
             while let Some(line) = lines.next_line().await.unwrap() {
                 let Some(what) = line.strip_prefix("do: ") else {
@@ -326,7 +394,7 @@ fn scenario(name: &str) {
                 let answer = world.act(what).await;
                 answers.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
             }
-            browser.wait().await.unwrap()
+            chromium.wait().await.unwrap()
         });
         let status = ended.await.expect("the scenario does not end");
         assert!(status.success(), "{status}");

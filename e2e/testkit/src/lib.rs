@@ -7,11 +7,13 @@
 //! - [`kubernetes`]: a Kubernetes API server, as far as it confirms tokens.
 //! - [`collector`]: an OpenTelemetry collector.
 //! - [`cases`]: test programs with a `main` of their own, which list what the machine cannot run as ignored.
+//! - [`browser`]: what scenarios of the web UI need.
 //! - [`captures`]: packets captured from Linux's rdma_rxe, and pcap files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub mod agent;
+pub mod browser;
 pub mod captures;
 pub mod cases;
 pub mod collector;

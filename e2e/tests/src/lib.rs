@@ -16,7 +16,7 @@ pub mod queue;
 mod running;
 mod scapy;
 
-pub use paused::Paused;
+pub use paused::{Paused, Starved};
 pub use running::Running;
 
 use std::collections::BTreeMap;

@@ -7,9 +7,10 @@ import { EVENTS_KEPT } from "./changes";
 import { isOfDomain } from "./session";
 import { ownCommit, setOwnCommit } from "./tab";
 import { controllerNow, note } from "../lib/clock";
+import { isActive } from "../lib/changeSet";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
-import type { Action, AuditItem, Drain, Event, GroupPhase, GroupSample, IntentKind, Node, Problem, Silence, VersionedKind } from "./types";
+import type { Action, AuditItem, ChangeSet, Drain, Event, GroupPhase, GroupSample, IntentKind, Node, Problem, Silence, VersionedKind } from "./types";
 
 export interface AuditPage {
   items: AuditItem[];
@@ -207,15 +208,31 @@ export const commit = queryOptions({
   queryFn: () => data(api.GET("/api/v1/commit")),
 });
 
+/** The last change sets, the newest first. One that is under way is read again until it has ended. */
+export const changeSets = queryOptions({
+  queryKey: ["audit", "changeSets"],
+  queryFn: async () => (await data(api.GET("/api/v1/change-sets"))).items as ChangeSet[],
+  refetchInterval: (query) => (query.state.data?.some(isActive) ? REREAD : false),
+});
+
+export const changeSet = (id: string) =>
+  queryOptions({
+    queryKey: ["audit", "changeSet", id],
+    queryFn: async () => (await data(api.GET("/api/v1/change-sets/{set}", { params: { path: { set: id } } }))) as ChangeSet,
+    refetchInterval: (query) => (query.state.data && isActive(query.state.data) ? REREAD : false),
+  });
+
 /** Entries of the audit that pass a filter, the newest first. */
 export const audit = (search: AuditSearch) =>
   infiniteQueryOptions({
     queryKey: ["audit", search],
+    // The stream has what operators write, and not the joins and leaves of hosts.
+    refetchInterval: search.hosts ? 10_000 : false,
     initialPageParam: undefined as string | undefined,
     queryFn: async ({ pageParam }) => {
-      const { by, kind, name, action, within } = search;
+      const { by, kind, name, action, within, request, hosts } = search;
       const withinSeconds = WITHIN[within ?? ""]?.[0];
-      const query = { limit: 200, ...(pageParam && { continue: pageParam }), ...(by && { by }), ...(kind && { kind: kind as IntentKind }), ...(name && { name }), ...(action && { action: action as Action }), ...(withinSeconds && { withinSeconds }) };
+      const query = { limit: 200, ...(pageParam && { continue: pageParam }), ...(by && { by }), ...(kind && { kind: kind as IntentKind }), ...(name && { name }), ...(action && { action: action as Action }), ...(withinSeconds && { withinSeconds }), ...(request && { request }), ...(hosts && { hosts }) };
       return data(api.GET("/api/v1/audit", { params: { query } })) as Promise<AuditPage>;
     },
     getNextPageParam: (last) => last.metadata.continue ?? undefined,

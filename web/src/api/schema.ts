@@ -5395,6 +5395,8 @@ export interface operations {
                 action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire" | "enroll" | "revoke" | "retire" | "join" | "leave";
                 /** @description Only writes of the last so many seconds, on the controller's clock. */
                 withinSeconds?: number;
+                /** @description Only what the request with this id wrote, 32 hexadecimal digits; with that of a change set, its resources. */
+                request?: string;
                 /** @description The joins and leaves of hosts, instead of what operators wrote. */
                 hosts?: boolean;
                 /** @description Send changes as server-sent events instead of a list. */

@@ -55,4 +55,6 @@ export type ChartUnit = Schemas["ChartUnit"];
 export type Flow = Schemas["FlowView"];
 export type Session = Schemas["Session"];
 export type Caller = Schemas["CallerItem"];
+export type ChangeSet = Schemas["ChangeSetResource"];
+export type ChangeSetPhase = Schemas["ChangeSetPhase"];
 export type ErrorDocument = Schemas["Problem"];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A packet as the programs of the nodes have it: names of its fields, its octets at a place, and what a captured frame has otherwise.
 import type { CaptureDifference, ExpectedField, ExpectedHop } from "../api/types";
+import type { Octet } from "./octets";
 import type { Field } from "./packet";
 
 const ETHERNET = 14;
@@ -39,13 +40,6 @@ export const label = (field: string): string => LABELS[field] ?? field;
 
 /** Whether the packet decides all of it. */
 export const isOfPacket = ({ octets }: ExpectedField): boolean => /^6?\.+$/.test(octets);
-
-/** An octet of a dump: two digits, whether it is marked, and what it belongs to. */
-export interface Octet {
-  text: string;
-  isMarked: boolean;
-  field: string;
-}
 
 /** The octets of a place, with dots for what the packet and its next hop decide; those that changed are marked. */
 export function expectedOctets({ fields }: ExpectedHop): Octet[] {

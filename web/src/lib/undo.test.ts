@@ -43,5 +43,6 @@ it("commands do the same", () => {
   expect(undoCommand(entry("update", "b", 2), version("b", 1, 1, true))).toBe("canopyctl undo group g --to 1");
   expect(undoCommand(entry("update", "b", 2, "Topology"), version("b", 1, 1, true))).toBe("canopyctl undo topology --to 1");
   expect(auditCommand({})).toBe("canopyctl audit");
+  expect(auditCommand({ hosts: true, kind: "ChangeSet", request: "ab" })).toBe("canopyctl audit --hosts --kind change-set --request ab");
   expect(auditCommand({ kind: "Drain", by: "a b", within: "1h", action: "delete" })).toBe("canopyctl audit --kind drain --by 'a b' --action delete --within 1h");
 });

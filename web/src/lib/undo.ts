@@ -59,6 +59,10 @@ export interface AuditSearch {
   name?: string;
   action?: string;
   within?: string;
+  /** Id of the request that wrote. */
+  request?: string;
+  /** The joins and leaves of hosts, instead of what operators wrote. */
+  hosts?: boolean;
 }
 
 export const WITHIN: Readonly<Record<string, [number, string]>> = {
@@ -68,10 +72,13 @@ export const WITHIN: Readonly<Record<string, [number, string]>> = {
   "7d": [604_800, "last 7 days"],
 };
 
+/** A kind as an argument of `canopyctl`: "change-set". */
+const argument = (kind: string): string => kind.replace(/(?<=[a-z])[A-Z]/g, "-$&").toLowerCase();
+
 export function auditCommand(search: AuditSearch): string {
-  const flags = (["kind", "name", "by", "action", "within"] as const).flatMap((flag) => {
+  const flags = (["kind", "name", "by", "action", "within", "request"] as const).flatMap((flag) => {
     const set = search[flag];
-    return set ? [`--${flag} ${quoted(flag === "kind" ? set.toLowerCase() : set)}`] : [];
+    return set ? [`--${flag} ${quoted(flag === "kind" ? argument(set) : set)}`] : [];
   });
-  return ["canopyctl audit", ...flags].join(" ");
+  return ["canopyctl audit", ...(search.hosts ? ["--hosts"] : []), ...flags].join(" ");
 }

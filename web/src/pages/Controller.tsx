@@ -105,7 +105,7 @@ function Completeness({ own: { values, times }, leftOut }: { own: Own; leftOut: 
   return (
     <dl className="facts">
       <dt>Changes in the kernels of all nodes</dt>
-      <dd>{changes === 0 ? "none since the start" : `${counted(changes, "change")}: half within ${bound(0.5)}, 99 % within ${bound(0.99)}`}</dd>
+      <dd>{changes === 0 ? "none since the start" : `${counted(changes, "change")}: half within ${bound(0.5)}, 99\u00a0% within ${bound(0.99)}`}</dd>
       <dt>Not confirmed yet</dt>
       <dd className="num">{count(value("canopy_intent_unconfirmed_changes"))}</dd>
       <dt>Chart data</dt>

@@ -13,7 +13,7 @@ import { Table, type Column } from "../ui/Table";
 const route = getRouteApi("/events");
 
 const COLUMNS: readonly Column<Event>[] = [
-  { name: "Time", width: "12.5rem", cell: (e) => <Instant at={e.timeUnixNs} /> },
+  { name: "Time", width: "clamp(7rem, 30vw, 12.5rem)", cell: (e) => <Instant at={e.timeUnixNs} /> },
   { name: "Code", width: "minmax(8rem, 1fr)", wide: true, cell: (e) => <code>{e.code}</code> },
   { name: "Node", width: "minmax(4rem, .6fr)", wide: true, cell: (e) => e.node && <Link to="/events" search={{ node: e.node }}>{e.node}</Link> },
   { name: "Group", width: "minmax(5rem, .8fr)", wide: true, cell: (e) => e.group && <Link to="/groups/$group" params={{ group: e.group }}>{e.group}</Link> },

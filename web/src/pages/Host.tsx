@@ -68,7 +68,10 @@ function Detail({ host }: { host: Host }) {
         <dt>Why something fails</dt>
         <dd><Command line={`canopyctl why host ${metadata.name}`} /></dd>
       </dl>
-      <h2>Groups</h2>
+      <div className="section-head">
+        <h2>Groups</h2>
+        <Link to="/audit" search={{ hosts: true, by: metadata.name }}>Joins and leaves of this host</Link>
+      </div>
       {status.groups.length === 0 ? (
         <p className="faint">It is a member of no group.</p>
       ) : (

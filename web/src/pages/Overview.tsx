@@ -88,7 +88,7 @@ function Totals({ domain }: { domain: DomainStatus }) {
   const total = Object.values(domain.groups).reduce((a, b) => a + b, 0);
   return (
     <>
-      <p className="faint">Checked: {checked.join("; ")}.</p>
+      <p className="faint checked">Checked: {checked.join("; ")}.</p>
       <section aria-label="Totals">
         <h2>Domain</h2>
         <dl className="totals">

@@ -15,10 +15,18 @@ export function Age({ since }: { since: number }) {
   );
 }
 
-/** An instant. */
+/** An instant. In a table of a narrow screen it is without year and zone, which the top bar has. */
 export function Instant({ at }: { at: number }) {
   const utc = useUtc();
-  return <time className="num">{instant(at, utc)}</time>;
+  const text = instant(at, utc);
+  const [, year = "", middle = text, zone = ""] = /^(\d{4}-)?(.*?)( UTC)?$/.exec(text) ?? [];
+  return (
+    <time className="num" title={text}>
+      <span className="spare">{year}</span>
+      {middle}
+      <span className="spare">{zone}</span>
+    </time>
+  );
 }
 
 /** An age that the API gave; grey once it is old. */

@@ -149,6 +149,9 @@ pub struct AuditArgs {
     /// Only writes within this time, for example 1h.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub within: Option<Duration>,
+    /// Only what the request with this id wrote, as -o wide shows it; with that of a change set, its resources.
+    #[arg(long, value_name = "ID")]
+    pub request: Option<String>,
     /// The joins and leaves of hosts, instead of what operators wrote: those of one user and group within a minute are one entry.
     #[arg(long)]
     pub hosts: bool,

@@ -58,6 +58,7 @@ async fn entries(client: &Client, args: &AuditArgs) -> Result<List<AuditItem>, F
         action: args.action.map(action),
         hosts: args.hosts,
         within_seconds: args.within.map(|within| within.as_secs()),
+        request: args.request.clone(),
         ..AuditQuery::default()
     };
     let mut all: List<AuditItem> = client.get("reading the audit", &with_query(PATH, &query)?).await?;

@@ -49,6 +49,7 @@ pub(crate) async fn audit(
             ("by", query.by.is_some()),
             ("action", query.action.is_some()),
             ("withinSeconds", query.within_seconds.is_some()),
+            ("request", query.request.is_some()),
             ("hosts", query.hosts),
         ];
         return watches.open(&controller, Topic::Audit, scope, &stream, &headers, &others);
@@ -65,6 +66,7 @@ pub(crate) async fn audit(
             ApiError::bad_request("continue", detail)
         })
     });
+    let request = query.request.as_deref().map(|id| id.parse().map_err(|e| ApiError::bad_request("request", e)));
     let filter = AuditFilter {
         scope,
         hosts: query.hosts,
@@ -73,6 +75,7 @@ pub(crate) async fn audit(
         by: query.by,
         action: query.action,
         since: query.within_seconds.map(ago),
+        request: request.transpose()?,
     };
     let (entries, next) = controller.audit(filter, before.transpose()?, limit).await?;
     let entries: Vec<AuditItem> = entries.into_iter().map(Into::into).collect();

@@ -4,19 +4,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-use canopy_e2e::{Paused, clock};
+use canopy_e2e::{Starved, clock};
 use serde_json::{Value, json};
 
 use super::bench::{Fault, Made, Watched, in_device, link_to, put_links};
-
-/// How long a starved process is stopped, and how long it runs then: no stall of the group's 500 ms.
-const STOPPED: Duration = Duration::from_millis(100);
-const RUNNING: Duration = Duration::from_millis(5);
 
 /// All but r5 are receivers of `g`.
 pub(super) const RECEIVERS: [&str; 4] = ["r1", "r2", "r3", "r4"];
@@ -43,34 +35,6 @@ fn slow_receiver(w: &mut Watched) -> Made {
         assert!(top.lines().nth(2).is_some_and(|row| row.starts_with("r3 ")), "{top}");
         drop(starved);
     })
-}
-
-/// A process that is stopped most of the time, until this is dropped.
-struct Starved(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
-
-impl Starved {
-    fn process(pid: u32) -> Self {
-        let ends = Arc::new(AtomicBool::new(false));
-        let has_ended = Arc::clone(&ends);
-        let turns = move || {
-            while !has_ended.load(Ordering::Relaxed) {
-                let stopped = Paused::process(pid).unwrap();
-                std::thread::sleep(STOPPED);
-                drop(stopped);
-                std::thread::sleep(RUNNING);
-            }
-        };
-        Self(Some((ends, std::thread::spawn(turns))))
-    }
-}
-
-impl Drop for Starved {
-    fn drop(&mut self) {
-        if let Some((ends, thread)) = self.0.take() {
-            ends.store(true, Ordering::Relaxed);
-            let _ = thread.join();
-        }
-    }
 }
 
 /// A link that takes less than the source sends: the source's window waits in its queue, above K_max.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One write: old and new value of each field, and the way back.
 import { useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data } from "../../api/client";
 import * as queries from "../../api/queries";
@@ -18,6 +19,7 @@ import { Diff } from "../../write/Diff";
 export function Entry({ entry, onClose }: { entry: AuditItem; onClose: () => void }) {
   const [back, setBack] = useState<Exclude<Undo, string> | null>(null);
   const versioned = hasVersions(entry.kind);
+  const search = useSearch({ strict: false });
   const versions = useQuery({ ...queries.versions(entry.kind, entry.name), enabled: versioned });
   if (back) return <Back entry={entry} back={back} onClose={onClose} />;
   return (
@@ -25,13 +27,17 @@ export function Entry({ entry, onClose }: { entry: AuditItem; onClose: () => voi
       <p className="faint">
         By {principal(entry.by)}, <Instant at={entry.timeUnixNs} />
         {entry.generation ? `, generation ${entry.generation}` : ""}
+        {entry.lastUnixNs && <>, {counted(entry.count ?? 1, "time")} until <Instant at={entry.lastUnixNs} /></>}
       </p>
+      {entry.kind === "ChangeSet" && <p><Link to="/change-sets/$set" params={{ set: entry.name }}>The change set, its resources and the way back</Link></p>}
+      {entry.kind === "Member" && <p><Link to="/groups/$group" params={{ group: entry.name.split("/")[0] ?? entry.name }}>The group</Link></p>}
+      {entry.requestId && !search.request && <p><Link to="/audit" search={{ request: entry.requestId }}>What else the same request wrote</Link></p>}
       {versioned ? (
         <Loaded query={versions}>{(list) => <Changed entry={entry} versions={list} onBack={setBack} onClose={onClose} />}</Loaded>
       ) : (
         <>
           <p>{entry.fields?.length ? <>Fields with other values since: <code>{entry.fields.join(" ")}</code></> : "It has no fields."}</p>
-          <Buttons why="Only topology, drains and groups have versions." onClose={onClose} />
+          <Buttons why={entry.kind === "ChangeSet" ? "It is taken back as a whole, on its own page." : "Only topology, drains and groups have versions."} onClose={onClose} />
         </>
       )}
       {versioned && <p><Command line={`canopyctl history ${entry.kind.toLowerCase()} ${entry.kind === "Topology" ? "" : entry.name}`.trim()} /></p>}

@@ -25,6 +25,7 @@ export function Members({ group }: { group: Group }) {
       <div className="section-head">
         <h2>Members</h2>
         <button type="button" onClick={() => setJoins(true)}>Join…</button>
+        <Link to="/audit" search={{ hosts: true }}>Joins and leaves of hosts</Link>
       </div>
       <Loaded query={query}>
         {(list) => (list.length ? <Table label="Members" columns={columns} rows={list} rowKey={(m) => m.spec.host} /> : <Empty command="canopyctl apply -f member.yaml">No host has joined yet; applications join by canopy-host.</Empty>)}
@@ -36,9 +37,9 @@ export function Members({ group }: { group: Group }) {
 }
 
 const COLUMNS: readonly Column<Member>[] = [
-  { name: "Host", width: "minmax(6rem, 1fr)", cell: (m) => <Link to="/hosts/$host" params={{ host: m.spec.host }}>{m.spec.host}</Link>, sort: (m) => m.spec.host },
-  { name: "Role", width: "5.5rem", cell: (m) => m.spec.role, sort: (m) => m.spec.role },
-  { name: "Node", width: "minmax(7rem, 1fr)", cell: (m) => `${m.status.node}/${m.status.port}`, sort: (m) => `${m.status.node}/${m.status.port}` },
+  { name: "Host", width: "minmax(5rem, 1fr)", cell: (m) => <Link to="/hosts/$host" params={{ host: m.spec.host }}>{m.spec.host}</Link>, sort: (m) => m.spec.host },
+  { name: "Role", width: "4.5rem", cell: (m) => m.spec.role, sort: (m) => m.spec.role },
+  { name: "Node", width: "minmax(6rem, 1fr)", cell: (m) => `${m.status.node}/${m.status.port}`, sort: (m) => `${m.status.node}/${m.status.port}` },
   { name: "State", width: "minmax(5rem, 1fr)", cell: (m) => (m.status.ended ? "session ended" : m.status.late ? "late" : "in time"), sort: (m) => Number(m.status.late) },
   { name: "QPN", width: "6rem", right: true, wide: true, cell: (m) => <Mono>{m.spec.qpn}</Mono> },
   { name: "Address", width: "minmax(9rem, 1.5fr)", wide: true, cell: (m) => <Mono>{m.status.address}</Mono> },
@@ -49,6 +50,8 @@ const COLUMNS: readonly Column<Member>[] = [
 const removal = (remove: (member: Member) => void): Column<Member> => ({
   name: "Action",
   width: "5.5rem",
+  // A phone is for reading.
+  wide: true,
   cell: (m) => (
     <button type="button" className="quiet" aria-haspopup="dialog" aria-label={`Remove ${m.spec.host}…`} onClick={() => remove(m)}>
       Remove…

@@ -4,13 +4,15 @@ import { useMutation } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { save } from "../../../api/save";
 import type { Capture, CaptureFrame, CaptureHop } from "../../../api/types";
-import { elsewhere, wanted, type Octet } from "../../../lib/expected";
+import { elsewhere, wanted } from "../../../lib/expected";
 import { counted } from "../../../lib/format";
+import type { Octet } from "../../../lib/octets";
 import { fields, names, octets, place, reasons, type Field } from "../../../lib/packet";
 import { capturedScapy } from "../../../lib/scapy";
 import { CopyButton } from "../../../ui/Command";
 import { ErrorNote } from "../../../ui/Page";
-import { Octets } from "./Octets";
+import { FieldRow } from "./FieldRow";
+import { Octets, type About } from "./Octets";
 import { Way, Why } from "./Way";
 
 export function Captured({ capture }: { capture: Capture }) {
@@ -33,20 +35,19 @@ export function Captured({ capture }: { capture: Capture }) {
           </button>
         }
         rows={(places) =>
-          names(places.map(of)).map((name) => (
-            <tr key={name}>
-              <th scope="row">{name}</th>
+          names(places.map(of)).map((name, at) => (
+            <FieldRow key={name} name={name} isTab={at === 0}>
               {places.map((hop) => (
                 <Cell key={place(hop)} hop={hop} all={of(hop)} name={name} />
               ))}
-            </tr>
+            </FieldRow>
           ))
         }
       >
         {(chosen) =>
           chosen.frame ? (
             <>
-              <Octets place={place(chosen)} caption={`${place(chosen)}: the first ${chosen.frame.head.length / 2} of ${counted(chosen.frame.lengthBytes, "octet")}; marked ones changed since the place before`} octets={dump(chosen.frame, of(chosen))} />
+              <Octets place={place(chosen)} caption={`${place(chosen)}: the first ${chosen.frame.head.length / 2} of ${counted(chosen.frame.lengthBytes, "octet")}; marked ones changed since the place before`} octets={dump(chosen.frame, of(chosen))} about={(name) => about(chosen, of(chosen), name)} />
               <CopyButton text={capturedScapy(chosen.frame)} label="Copy as scapy" />
             </>
           ) : (
@@ -67,25 +68,33 @@ function dump(frame: CaptureFrame, all: readonly Field[]): Octet[] {
   return octets(frame.head).map((octet, at) => ({ text: octet.toString(16).padStart(2, "0"), isMarked: isMarked(at), field: nameAt(at) }));
 }
 
+/** Why a field has what it has; link-layer addresses have no news. */
+const why = (field: Field, frame: CaptureFrame): string[] => (field.at >= NEWS ? reasons(field, frame.changes) : []);
+
+function about(hop: CaptureHop, all: readonly Field[], name: string): About | undefined {
+  const field = all.find((one) => one.name === name);
+  return field && hop.frame ? { value: field.value, changes: why(field, hop.frame).map((reason) => `${hop.node}, ${reason}`) } : undefined;
+}
+
 function Cell({ hop, all, name }: { hop: CaptureHop; all: readonly Field[]; name: string }) {
   const { frame } = hop;
   const at = all.findIndex((field) => field.name === name);
   const field = all[at];
   if (!frame) return <td className="faint">not seen</td>;
   if (!field) return <td className="faint">–</td>;
-  const of = (one: Field | undefined): string[] => (one && one.at >= NEWS ? reasons(one, frame.changes) : []);
-  const why = of(field);
+  const because = why(field, frame);
   const wrong = wanted(field, frame.unexpected);
   // A header that is new has one reason, not one per field.
-  const isAsAbove = why.join() === of(all[at - 1]).join();
-  const isWrong = wrong.length > 0 || why.some((reason) => reason.startsWith("not expected"));
+  const above = all[at - 1];
+  const isAsAbove = above !== undefined && because.join() === why(above, frame).join();
+  const isWrong = wrong.length > 0 || because.some((reason) => reason.startsWith("not expected"));
   return (
-    <td className={isWrong ? "failed" : why.length ? "changed" : undefined} title={[...wrong, ...why].join("; ") || undefined}>
+    <td className={isWrong ? "failed" : because.length ? "changed" : undefined} title={[...wrong, ...because].join("; ") || undefined}>
       <code>{field.value}</code>
       {wrong.map((text) => (
         <div key={text} className="wrong">{text}</div>
       ))}
-      {!isAsAbove && why.map((reason) => <Why key={reason} text={reason} />)}
+      {!isAsAbove && because.map((reason) => <Why key={reason} text={reason} />)}
     </td>
   );
 }

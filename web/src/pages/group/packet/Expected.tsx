@@ -2,13 +2,14 @@
 // The packet as it has to be at each place, from the programs of the nodes: no packet is needed.
 import { useQuery } from "@tanstack/react-query";
 import * as queries from "../../../api/queries";
-import type { ExpectedField } from "../../../api/types";
+import type { ExpectedField, ExpectedHop } from "../../../api/types";
 import { expectedOctets, isOfPacket, label } from "../../../lib/expected";
 import { names, place } from "../../../lib/packet";
 import { expectedScapy } from "../../../lib/scapy";
 import { CopyButton } from "../../../ui/Command";
 import { Loaded } from "../../../ui/Page";
-import { Octets } from "./Octets";
+import { FieldRow } from "./FieldRow";
+import { Octets, type About } from "./Octets";
 import { Way, Why } from "./Way";
 
 /** `epoch`: with another one, the programs are others. */
@@ -24,19 +25,18 @@ export function Expected({ group, epoch }: { group: string; epoch: number }) {
             hops={hops}
             first={(places) => places.at(-1)}
             rows={(places) =>
-              names(places.map(({ fields }) => fields.map(({ field }) => ({ name: field, at: 0, octets: 0, value: "" })))).map((name) => (
-                <tr key={name}>
-                  <th scope="row">{label(name)}</th>
+              names(places.map(({ fields }) => fields.map(({ field }) => ({ name: field, at: 0, octets: 0, value: "" })))).map((name, at) => (
+                <FieldRow key={name} name={label(name)} isTab={at === 0}>
                   {places.map((hop) => (
                     <Cell key={place(hop)} fields={hop.fields} name={name} />
                   ))}
-                </tr>
+                </FieldRow>
               ))
             }
           >
             {(chosen) => (
               <>
-                <Octets place={place(chosen)} caption={`${place(chosen)}: as it has to be up to the end of the BTH; the packet decides what is dots, marked octets change since the place before`} octets={expectedOctets(chosen)} />
+                <Octets place={place(chosen)} caption={`${place(chosen)}: as it has to be up to the end of the BTH; the packet decides what is dots, marked octets change since the place before`} octets={expectedOctets(chosen)} about={(name) => about(chosen, name)} />
                 <CopyButton text={expectedScapy(chosen)} label="Copy as scapy" />
               </>
             )}
@@ -45,6 +45,11 @@ export function Expected({ group, epoch }: { group: string; epoch: number }) {
       }
     </Loaded>
   );
+}
+
+function about(hop: ExpectedHop, name: string): About | undefined {
+  const field = hop.fields.find((one) => label(one.field) === name);
+  return field && { value: field.value, changes: field.why ? [`${hop.node}, ${field.why}`] : [] };
 }
 
 function Cell({ fields, name }: { fields: readonly ExpectedField[]; name: string }) {

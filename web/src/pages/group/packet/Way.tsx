@@ -2,6 +2,7 @@
 // The places of a packet on its way to a receiver that is chosen, one of which is chosen too.
 import { useMemo, useState, type ReactNode } from "react";
 import { place, receivers, way, type Placed } from "../../../lib/packet";
+import { ChosenField, useFieldState } from "./chosen";
 
 interface Props<T> {
   hops: readonly T[];
@@ -22,7 +23,7 @@ export function Way<T extends Placed>({ hops, first, rows, tools, children }: Pr
   const [shown, setShown] = useState("");
   const chosen = places.find((hop) => place(hop) === shown) ?? first(places);
   return (
-    <>
+    <ChosenField value={useFieldState()}>
       <div className="tools">
         <label>
           To{" "}
@@ -53,7 +54,7 @@ export function Way<T extends Placed>({ hops, first, rows, tools, children }: Pr
         </table>
       </div>
       {chosen && children(chosen)}
-    </>
+    </ChosenField>
   );
 }
 

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// A server that answers like a controller with the objects of the fixture, and sends changes on request.
+import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { extname, join } from "node:path";
+import type { DomainStatus, Link } from "../src/api/types";
+import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, members, metadata, node, packet, problems, samples, T0, topology, waitedFor, type Sizes } from "./fixture";
+
+export interface Served {
+  url: string;
+  /** Signs in, any number of times. */
+  code: string;
+  server: Server;
+  /** Sends a message to every stream of changes: "groups.modified" and the group. */
+  push: (event: string, data: unknown) => void;
+  /** Streams of changes that are open. */
+  streams: () => number;
+  /** Answers so far, by path without names. */
+  answered: Map<string, number>;
+  /** Requests without an answer yet, but for streams. */
+  waiting: () => number;
+}
+
+/** Serves `dist` and the answers; the API only to those who have signed in with `code`, which works any number of times. */
+export function serve(dist: string, sizes: Sizes): Promise<Served> {
+  const [code, bearer] = [randomBytes(16).toString("base64url"), randomBytes(32).toString("base64url")];
+  const fabric = topology(sizes.nodes);
+  const all = links(fabric);
+  const byNode = new Map<string, Link[]>();
+  for (const link of all) {
+    const [name = ""] = link.metadata.name.split("/");
+    byNode.set(name, [...(byNode.get(name) ?? []), link]);
+  }
+  const nodes = fabric.spec.nodes.map(({ name }, at) => node(name, at, byNode.get(name) ?? [])).sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
+  const groups = Array.from({ length: sizes.groups }, (_, at) => group(at));
+  const open = problems(sizes.problems, fabric, groups.map((g) => g.metadata.name));
+  const phases: Record<string, number> = {};
+  for (const g of groups) phases[g.status.phase] = (phases[g.status.phase] ?? 0) + 1;
+  const status: DomainStatus = { ...API, kind: "DomainStatus", version: "0.1.0", term: 1, timeUnixNs: T0, nodes: sizes.nodes, connectedNodes: sizes.nodes, syncedNodes: sizes.nodes, hosts: fabric.spec.hosts?.length ?? 0, links: fabric.spec.links.length, groups: phases, roots: {}, problems: [], leftOut: 0 };
+  const list = (items: unknown[], next?: string) => ({ ...API, kind: "List", metadata: next ? { continue: next } : {}, items });
+  const page = (items: readonly unknown[], { searchParams: query }: URL) => {
+    const from = Number(query.get("continue") ?? 0);
+    const to = from + Number(query.get("limit") ?? 100);
+    return list(items.slice(from, to), to < items.length ? String(to) : undefined);
+  };
+  const hosts = (fabric.spec.hosts ?? []).map((of, at) => host(of.name, of.address, of.prefix, at));
+  const sets = changeSets(sizes.groups);
+  const streams = new Set<ServerResponse>();
+  const answered = new Map<string, number>();
+  let waiting = 0;
+  const push = (event: string, data: unknown) => {
+    for (const stream of streams) stream.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+  };
+  const answers: Record<string, (url: URL) => unknown> = {
+    "/api/v1/status": () => status,
+    "/api/v1/problems": () => list(open),
+    "/api/v1/incidents": ({ searchParams: query }) => list(incidents(open).filter((one) => !query.has("problem") || one.problem === query.get("problem"))),
+    "/api/v1/incidents/1764170000-00000000009a3f00": () => incidentOf(open),
+    "/api/v1/problem-codes": () => list([{ code: "LinkLossy", severity: "warning", object: "link", title: "loses packets although its carrier is up", meaning: "Packets that one end sent did not arrive at the other.", remedy: "Check optics.", opensAfterMs: 0, closesAfterMs: 0 }]),
+    "/api/v1/nodes": () => list(nodes),
+    "/api/v1/links": () => list(all),
+    "/api/v1/hosts": (url) => page(hosts, url),
+    "/api/v1/change-sets": () => list(sets),
+    "/api/v1/versions": () => list([]),
+    "/api/v1/silences": () => list([]),
+    "/api/v1/audit": (url) => page(Array.from({ length: sizes.events }, (_, at) => entry(sizes.events - at, url.searchParams.get("hosts") === "true")), url),
+    "/api/v1/topology": () => (sizes.nodes ? fabric : undefined),
+    "/api/v1/drains": () => list(sizes.nodes > 2 ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: "leaf7/eth3--spine2/eth7", reason: "optics" }, status: { groups: 3, hosts: [], links: ["leaf7/eth3--spine2/eth7"] } }] : []),
+    "/api/v1/events": () => list(events(sizes.events)),
+    "/api/v1/flows": (url) => list(flows(url.searchParams.get("node") ?? "", url.searchParams.get("port") ?? "")),
+    "/api/v1/charts": (url) => charts(url.searchParams),
+    "/api/v1/groups": (url) => page(groups.filter(({ metadata: { name }, status: { phase } }) => name.startsWith(url.searchParams.get("namePrefix") ?? "") && phase === (url.searchParams.get("phase") ?? phase)), url),
+    "/metrics": () => "canopy_charts_series 4200\ncanopy_charts_bytes 31200000\ncanopy_intent_unconfirmed_changes 3\ncanopy_intent_to_kernel_seconds_bucket{le=\"0.01\"} 900\ncanopy_intent_to_kernel_seconds_bucket{le=\"+Inf\"} 901\n",
+    "/readyz": () => "[+] commands: executed\n[+] store: revision 16\nready\n",
+  };
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+    const url = new URL(request.url ?? "/", "http://fixture");
+    if (url.pathname === "/api/v1/sign-in") {
+      let body = "";
+      for await (const chunk of request) body += String(chunk);
+      if ((JSON.parse(body) as { code?: string }).code === code) {
+        response.writeHead(200, { "content-type": "application/json" });
+        response.end(JSON.stringify({ bearer, expiresInSeconds: 43_200, by: { kind: "operator", name: "alice", uid: 1000, via: "ui" } }));
+        return;
+      }
+    }
+    if (url.pathname.startsWith("/api/") && request.headers.authorization !== `Bearer ${bearer}`) {
+      response.writeHead(401, { "content-type": "application/problem+json" });
+      response.end(JSON.stringify({ title: "Unauthorized", status: 401, code: "SignInRequired", detail: "a browser has to sign in first" }));
+      return;
+    }
+    if (url.pathname === "/api/v1/watch") {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write("event: synced\ndata: {}\n\n");
+      const beat = setInterval(() => response.write(`event: heartbeat\ndata: {"timeUnixNs":${T0}}\n\n`), 5000);
+      streams.add(response);
+      response.on("close", () => {
+        clearInterval(beat);
+        streams.delete(response);
+      });
+      return;
+    }
+    waiting += 1;
+    response.on("close", () => (waiting -= 1));
+    const kind = url.pathname.replace(/^(\/api\/v1\/[^/]+).*?(\/[a-z-]+)?$/, "$1$2");
+    answered.set(kind, (answered.get(kind) ?? 0) + 1);
+    const [, hostName] = /^\/api\/v1\/hosts\/([^/]+)$/.exec(url.pathname) ?? [];
+    const aHost = hostName ? hosts.find((of) => of.metadata.name === hostName) : undefined;
+    const [, set] = /^\/api\/v1\/change-sets\/([^/]+)$/.exec(url.pathname) ?? [];
+    const [, name, part] = /^\/api\/v1\/groups\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? [];
+    const one = groups.find((g) => g.metadata.name === name);
+    const found = aHost ?? (set ? sets.find(({ id }) => id === set) : undefined) ?? (one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "packet" ? packet(one) : part === "captures" ? list([captureItem(capture(one))]) : part?.startsWith("captures/") ? capture(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url));
+    if (found !== undefined) {
+      response.writeHead(200, { "content-type": typeof found === "string" ? "text/plain" : "application/json" });
+      response.end(typeof found === "string" ? found : JSON.stringify(found));
+    } else if (url.pathname.startsWith("/api/")) {
+      response.writeHead(404, { "content-type": "application/problem+json" });
+      response.end(JSON.stringify({ title: "Not Found", status: 404, code: "NotFound", detail: `nothing at ${url.pathname}` }));
+    } else {
+      const types: Record<string, string> = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+      const type = types[extname(url.pathname)];
+      response.writeHead(200, { "content-type": type ?? "text/html" });
+      response.end(await readFile(join(dist, type ? url.pathname : "index.html")));
+    }
+  };
+  const server = createServer((request, response) => void answer(request, response));
+  return new Promise((resolve) => {
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      resolve({ server, code, push, answered, streams: () => streams.size, waiting: () => waiting, url: `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}` });
+    });
+  });
+}
