@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::unistd::geteuid;
 
-use crate::mounts::AS_ROOT;
+use crate::mounts::{AS_ROOT, IN_NAMESPACE, OUTSIDE};
 use crate::{Check, Machine};
 
 /// Oldest kernel release that nodes run on.
@@ -63,6 +63,9 @@ impl Machine<'_> {
         if self.read("proc/self/status").is_err() {
             return Check::unknown(name, "/proc/self/status cannot be read", "mount /proc");
         }
+        if self.is_in_user_namespace() {
+            return Check::unknown(name, IN_NAMESPACE, OUTSIDE);
+        }
         match self.capabilities_not_in("CapBnd:").as_slice() {
             [] => Check::met(name, "services can have them"),
             missing => {
@@ -76,6 +79,9 @@ impl Machine<'_> {
     /// Switches of the network can be set, which a container may have for reading alone.
     pub(crate) fn sysctls_writable(&self) -> Check {
         let check = self.sysctls(Path::new("/proc/sys/net"));
+        if self.is_in_user_namespace() {
+            return Check::unknown(check.name, IN_NAMESPACE, OUTSIDE);
+        }
         let switch = self.within(&Path::new("/proc/sys/net").join(SWITCH));
         let is_denied =
             !check.is_met() && fs::metadata(switch).is_ok() && !self.is_read_only(Path::new("/proc/sys/net"));
@@ -83,6 +89,11 @@ impl Machine<'_> {
             return Check::unknown(check.name, check.found, AS_ROOT);
         }
         check
+    }
+
+    /// Root here is not root of the machine: what this process may do shows nothing about services of the machine.
+    pub(crate) fn is_in_user_namespace(&self) -> bool {
+        self.read("proc/self/uid_map").is_ok_and(|map| map.split_whitespace().ne(["0", "0", "4294967295"]))
     }
 
     /// Those of an agent that are not in this set of the process, a line of `/proc/self/status`.

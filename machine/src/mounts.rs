@@ -9,6 +9,9 @@ use crate::{Check, Machine};
 
 /// Of what only root can find out.
 pub(crate) const AS_ROOT: &str = "run this as root: another user cannot know";
+/// What is found in a user namespace, whose root is not the machine's.
+pub(crate) const IN_NAMESPACE: &str = "this is a user namespace";
+pub(crate) const OUTSIDE: &str = "run it on the machine itself, outside of a rootless container";
 /// Where a bpffs is on most machines, and where the package of the agent mounts its own.
 const BPFFS: [&str; 2] = ["/sys/fs/bpf", "/run/canopy/bpf"];
 
@@ -19,13 +22,18 @@ impl Machine<'_> {
         let Ok(mounts) = self.read("proc/self/mountinfo") else {
             return Check::unknown(name, "the mounts cannot be read", "mount /proc");
         };
-        let is_bpffs =
-            |at: &&&str| mount_of(&mounts, Path::new(at)).is_some_and(|m| m.kind == "bpf" && m.point == Path::new(at));
+        if self.is_in_user_namespace() {
+            return Check::unknown(name, IN_NAMESPACE, OUTSIDE);
+        }
+        let is_bpffs = |at: &&&str| {
+            mount_of(&mounts, Path::new(at))
+                .is_some_and(|m| m.kind == "bpf" && m.point == Path::new(at) && !m.is_read_only)
+        };
         match BPFFS.iter().find(is_bpffs) {
             Some(at) => Check::met(name, format!("mounted at {at}")),
             None => Check::missing(
                 name,
-                format!("not mounted at {}", BPFFS[0]),
+                format!("not mounted for writing at {}", BPFFS[0]),
                 "mount -t bpf bpf /sys/fs/bpf   (in a container: mount the host's /sys/fs/bpf; if the kernel knows no bpf: CONFIG_BPF_SYSCALL=y)",
             ),
         }

@@ -322,7 +322,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.goto(`${url}/controller`);
     await page.getByText(/complete and of now: .* 2 agents of 2 connected and in sync/).waitFor();
     await page.getByRole("table", { name: "Checks of the controller" }).getByText(/^revision \d+$/).waitFor();
-    await page.getByText(/^\d+ changes?: half within .+, 99 % within/).waitFor();
+    await page.getByText(/^\d+ changes?: half within .+, 99\s% within/).waitFor();
     await page.getByText(/^[\d.]+ [kM]?B of 268 MB, \d+ series$/).waitFor();
     await outside("disconnect n2");
     await page.getByText("1 agent of 2 not connected: what is shown of its node is old").waitFor();

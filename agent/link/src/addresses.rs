@@ -20,7 +20,7 @@ pub(crate) const MAX_ADDRESSES: usize = 4;
 pub(crate) const WITHIN: Duration = Duration::from_secs(5);
 /// One of several, before the next one is tried.
 const OF_SEVERAL: Duration = Duration::from_secs(2);
-/// A resolver that does not answer in this time counts as one that is not there.
+/// A resolver that does not answer in this time counts as one that is not there, if addresses of the name are kept.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(1);
 /// Kept in the agent's directory of certificates: a line for each address, with what its name was resolved to; the one that worked last first.
 const FILE: &str = "controllers";
@@ -128,10 +128,12 @@ async fn reach(
 /// The addresses of a name; where that cannot be resolved, those that are kept of it.
 async fn resolve(address: &Address, kept: &[SocketAddr]) -> std::io::Result<Vec<SocketAddr>> {
     let bare = address.host.trim_start_matches('[').trim_end_matches(']');
-    let lookup = tokio::time::timeout(RESOLVED_WITHIN, tokio::net::lookup_host((bare, address.port)));
+    // Without addresses to try instead, a slow answer is waited for as long as for the connection.
+    let within = if kept.is_empty() { WITHIN } else { RESOLVED_WITHIN };
+    let lookup = tokio::time::timeout(within, tokio::net::lookup_host((bare, address.port)));
     let found = lookup
         .await
-        .unwrap_or_else(|_| Err(std::io::Error::other(format!("{bare} is not resolved within {RESOLVED_WITHIN:?}"))));
+        .unwrap_or_else(|_| Err(std::io::Error::other(format!("{bare} is not resolved within {within:?}"))));
     let error = match found.map(|found| found.take(MAX_RESOLVED).collect::<Vec<_>>()) {
         Ok(found) if !found.is_empty() => return Ok(found),
         Ok(_) => std::io::Error::other(format!("{bare} has no address")),
@@ -179,10 +181,18 @@ impl Kept {
         self.lines.iter().find(|(of, _)| *of == text).map(|(_, resolved)| resolved.as_slice()).unwrap_or_default()
     }
 
+    /// Whether this worked last: the same addresses in another order, as many resolvers return them, are no news.
+    fn has(&self, (address, resolved): &(String, Vec<SocketAddr>)) -> bool {
+        let known = |(of, known): &(String, Vec<SocketAddr>)| {
+            of == address && known.len() == resolved.len() && resolved.iter().all(|one| known.contains(one))
+        };
+        self.lines.first().is_some_and(known)
+    }
+
     /// Keeps what worked, if that is news.
     fn worked(&mut self, address: &Address, resolved: Vec<SocketAddr>) {
         let line = (address.to_string(), resolved);
-        if self.lines.first() == Some(&line) {
+        if self.has(&line) {
             return;
         }
         // Connections of one agent are opened together, and each has read the file before.
@@ -190,7 +200,7 @@ impl Kept {
         let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.path.parent().unwrap_or(Path::new("."));
         self.lines = Self::read(directory).lines;
-        if self.lines.first() == Some(&line) {
+        if self.has(&line) {
             return;
         }
         self.lines.retain(|(of, _)| *of != line.0);
@@ -230,7 +240,9 @@ mod tests {
         let mut kept = Kept::read(dir.path());
         assert_eq!((order(&kept).as_str(), kept.resolved(&all[2])), ("cab", resolved.as_slice()));
         std::fs::remove_file(dir.path().join(FILE)).unwrap();
+        let rotated = resolved.iter().rev().copied().collect();
         kept.worked(&all[2], resolved);
+        kept.worked(&all[2], rotated);
         assert!(!dir.path().join(FILE).exists(), "nothing is new");
         // One that is in the setting no more.
         assert_eq!(kept.order(&all[..2]).len(), 2);

@@ -124,10 +124,8 @@ static __always_inline void count_flow(struct __sk_buff *skb, const struct canop
 	if (ce)
 		stats->ce += packets;
 	flow = flow_entry(key);
-	if (!flow) {
-		count_port_drop(key->ifindex, DROP_FLOW_UNCOUNTED);
+	if (!flow)
 		return;
-	}
 	__sync_fetch_and_add(&flow->packets, packets);
 	__sync_fetch_and_add(&flow->bytes, skb->len);
 	if (ce)

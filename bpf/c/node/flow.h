@@ -4,6 +4,7 @@
 #define CANOPY_FLOW_H
 
 #include "../common/ctx_tc.h"
+#include "drop.h"
 #include "maps.h"
 
 /* The low two bits of the traffic class, in the second octet of the header. */
@@ -95,7 +96,10 @@ static __always_inline struct canopy_flow *flow_entry(const struct canopy_flow_k
 		if (flow)
 			return flow;
 		bpf_map_update_elem(&eg_kept, key, &fresh, BPF_NOEXIST);
-		return bpf_map_lookup_elem(&eg_kept, key);
+		flow = bpf_map_lookup_elem(&eg_kept, key);
+		if (!flow)
+			count_port_drop(key->ifindex, DROP_FLOW_UNCOUNTED);
+		return flow;
 	}
 	flow = bpf_map_lookup_elem(&eg_flows, key);
 	if (flow)

@@ -228,7 +228,7 @@ problems! {
     ClockDiffers: Warning Node, opens 5000 ms, closes 3000 ms,
         "has a wall clock that is not the controller's",
         "The clocks differ by more than 5 s, as the time stamps of its telemetry show. Its events, log lines, captures and spans have wrong times, and a certificate may count as expired or as not valid yet. Data does not suffer: no decision of the data path depends on a wall clock.",
-        "Let chrony or systemd-timesyncd set the clock of the node (`timedatectl status`).";
+        "Compare `date --utc` on both machines with a third one: with fewer than three nodes it may be the controller's clock that is wrong. Let chrony or systemd-timesyncd set it (`timedatectl status`).";
     /// A node has not applied its desired state.
     NodeBehind: Warning Node, opens 10000 ms, closes 1000 ms,
         "has not applied its desired state",
@@ -362,8 +362,8 @@ problems! {
     /// Flows are not counted.
     FlowTableFull: Warning Node, opens 2000 ms, closes 10000 ms,
         "does not count all flows: its table of flows is full",
-        "The table has 65,536 entries, one for each flow of a group and port. Data is forwarded, and marked above K_min; flows without an entry are in no report, get no Long-haul CNP, and are not paced.",
-        "Delete groups that are not used, or move some to other nodes by draining links: `canopyctl get flows` shows what the node counts.";
+        "The table has 65,536 entries, one for each flow of a group and port, or fewer where the memory limit of the agent is reached before. Data is forwarded, and marked above K_min; flows without an entry are in no report, get no Long-haul CNP, and are not paced.",
+        "Raise the memory limit of the agent if it has one. Delete groups that are not used, or move some to other nodes by draining links: `canopyctl get flows` shows what the node counts.";
     /// The headend drops what the source sends.
     SourceRefused: Warning Group, opens 3000 ms, closes 10000 ms,
         "has a source whose packets the headend drops",

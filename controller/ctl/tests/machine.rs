@@ -105,6 +105,28 @@ fn an_interface_has_to_have_the_mtu_of_its_link() {
     assert_eq!(of(pair, "--interface eth9").0, "fails", "it is down");
 }
 
+/// Catches a rootless container that counts as a machine: root there has all capabilities, of its own namespaces.
+#[test]
+fn root_of_a_user_namespace_is_not_root_of_the_machine() {
+    let mut check = Command::new("unshare");
+    let output = check
+        .args(["--user", "--map-root-user", "--net", "--", PROGRAM, "check", "--pre", "--output", "json"])
+        .output();
+    let found = checks(&output.unwrap());
+    for name in ["capabilities", "bpffs", "switches of the network"] {
+        let (result, _, hint) = &found[name];
+        assert!(result == "cannotBeChecked" && hint.contains("on the machine itself"), "{name}: {found:?}");
+    }
+}
+
+/// Catches a relative directory that is taken for one of the root.
+#[test]
+fn a_relative_state_directory_is_that_of_the_callers() {
+    let output = after("mount -t tmpfs none /mnt; cd /mnt", "--role controller --state-dir store");
+    let state = &checks(&output)["state directory"];
+    assert!(state.0 == "fails" && state.1.contains("/mnt"), "{state:?}");
+}
+
 /// Catches what another user than root cannot know that counts as ok.
 #[test]
 fn what_only_root_can_find_out_is_not_ok_for_others() {

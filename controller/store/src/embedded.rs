@@ -109,9 +109,10 @@ impl EmbeddedStore {
     /// cut off. Returns the revision, and where the rest is.
     ///
     /// # Errors
-    /// A process has the store open, there is no copy, or the files cannot be written.
+    /// A process has the store open, it is one of another engine, there is no copy, or the files cannot be written.
     pub fn return_to_copy(path: &Path, kind: EngineKind) -> Result<(Revision, PathBuf), StoreError> {
         let _lock = lock(path)?;
+        refuse_other_engine(path, kind)?;
         let (_, snapshot) = format::copy(path)?;
         let mut mark = Mark::open(path)?;
         let aside = free_name(path, "later");

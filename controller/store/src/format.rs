@@ -134,7 +134,7 @@ fn write(dir: &Path, format: u32) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{EmbeddedStore, EngineKind, Op, Revision, Store};
+    use crate::{EmbeddedStore, EngineKind, Op, Revision, Store, StoreError};
 
     fn put(store: &EmbeddedStore, key: &str) -> Revision {
         let op = Op::Put { key: key.into(), value: b"x".to_vec() };
@@ -162,6 +162,10 @@ mod tests {
                 assert!(refused.contains(part), "{refused}");
             }
             assert_eq!(keys(&open(2).unwrap()), ["a", "b"], "a refusal changes nothing");
+            // With settings of another engine there would be two databases afterwards, of which neither engine opens one.
+            let other = EngineKind::ALL.into_iter().find(|other| *other != kind).unwrap();
+            let refused = EmbeddedStore::return_to_copy(&path, other).unwrap_err();
+            assert!(matches!(refused, StoreError::OtherEngine { .. }), "{refused}");
 
             let (revision, aside) = EmbeddedStore::return_to_copy(&path, kind).unwrap();
             assert!(first < last && last < revision, "{first} {last} {revision}");

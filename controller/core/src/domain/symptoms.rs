@@ -137,7 +137,11 @@ impl Symptoms<'_> {
                 _ => continue,
             };
             let of = group.map(|group| format!(" of group {group}")).unwrap_or_default();
-            let text = format!("{} ({} packets{of} since the sample before)", rising.name, rising.packets);
+            let at = match (code.info().object, &key.port) {
+                (ObjectKind::Node, Some(port)) => format!(" at port {port}"),
+                _ => String::new(),
+            };
+            let text = format!("{} ({} packets{of}{at} since the sample before)", rising.name, rising.packets);
             found.entry(ProblemKey::new(code, object)).or_default().push(text);
         }
         for (key, reasons) in found {
@@ -153,7 +157,8 @@ impl Symptoms<'_> {
                 }
                 _ => vec![],
             };
-            let evidence = format!("{name} drops: {}", reasons.join(", "));
+            let does = if key.code == Code::FlowTableFull { "forwards, and does not count" } else { "drops" };
+            let evidence = format!("{name} {does}: {}", reasons.join(", "));
             all.push(Symptom { key, evidence, causes, group: None });
         }
     }

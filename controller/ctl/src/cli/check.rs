@@ -39,11 +39,16 @@ pub struct PreArgs {
     #[arg(long, value_name = "OCTETS", requires = "interface")]
     pub mtu: Option<u32>,
     /// Directory of a controller's store.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/canopy/controller", requires = "pre")]
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/canopy/controller", value_parser = absolute, requires = "pre")]
     pub state_dir: PathBuf,
     /// A TCP port at which a controller is to listen; may be repeated [default: those of the documents, 8641 to 8643].
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), requires = "pre")]
     pub port: Vec<u16>,
+}
+
+/// A path from the root: the program examines the machine, not its own directory.
+fn absolute(path: &str) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| error.to_string())
 }
 
 /// What a machine is to be.

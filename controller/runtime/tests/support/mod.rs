@@ -18,7 +18,7 @@ use canopy_controller_core::role::Role;
 use canopy_controller_kubernetes::Attestor;
 use canopy_controller_rest::SingleSignOn;
 use canopy_controller_runtime::{Listen, Listener, Parts, Web, run};
-use canopy_store::{EmbeddedStore, EngineKind, Store};
+use canopy_store::{EmbeddedStore, EngineKind, Store, StoreError};
 use canopy_units::UnixTime;
 use clap::Parser;
 use hyper_util::rt::TokioIo;
@@ -74,6 +74,19 @@ pub(crate) struct Controller {
     pub(crate) store: Arc<dyn Store>,
     web: Option<String>,
     tls_port: u16,
+}
+
+/// The store. A request that the controller before was answering may hold it for a moment, in this process.
+fn opened(path: &Path) -> EmbeddedStore {
+    let deadline = std::time::Instant::now() + DEADLINE;
+    loop {
+        match EmbeddedStore::open(path, EngineKind::default()) {
+            Err(StoreError::Locked { .. }) if std::time::Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 impl Controller {
@@ -164,12 +177,7 @@ impl Controller {
         let of_accounts = of_accounts.map(|(account, role)| (account.parse().unwrap(), role)).into();
         let accounts = canopy_controller_runtime::accounts::of(attestor.clone(), of_accounts);
         let path = dir.join("store");
-        let store: Arc<dyn Store> = Arc::new(
-            tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))
-                .await
-                .unwrap()
-                .unwrap(),
-        );
+        let store: Arc<dyn Store> = Arc::new(tokio::task::spawn_blocking(move || opened(&path)).await.unwrap());
         let bind = async |name: &str| Listen::Unix(dir.join(name)).bind().await.unwrap();
         let mut rest = vec![socket];
         let mut web = None;

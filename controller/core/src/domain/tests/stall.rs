@@ -9,6 +9,7 @@ use canopy_model::status::GroupPhase;
 use super::*;
 use crate::condition::ConditionStatus;
 use crate::domain::{BranchNews, Reaction};
+use crate::problem::ProblemCode as Code;
 use crate::testing::fabric;
 use crate::view::{BranchRole, GroupStatus};
 
@@ -141,6 +142,11 @@ fn fail_stops_the_group_until_all_have_left() {
     let now = status(&w, "g");
     assert_eq!((now.phase, now.receivers, now.source.as_deref()), (GroupPhase::Failed, 3, Some("h1-1")));
     assert!(now.reason.contains("h2-1") && now.reason.contains("leaf2"), "{}", now.reason);
+    let symptoms = w.domain.group_symptoms("g", instant(0));
+    assert_eq!(
+        symptoms.iter().map(|s| (s.key.code, s.evidence.as_str())).collect::<Vec<_>>(),
+        [(Code::GroupFailed, now.reason.as_str())]
+    );
     assert_eq!(w.restarted().group("g").unwrap().status.phase, GroupPhase::Failed, "it is durable");
     assert!(w.problem(receiver("g", "h2-1")).starts_with("InUse: "));
     for host in HOSTS {
