@@ -351,7 +351,8 @@ impl Symptoms<'_> {
         let network = self.state.network()?;
         let tree_node = &plan.tree.nodes[child];
         let child = &self.state.nodes[tree_node.node].spec.base.name;
-        let object = Object::Link(label(network, tree_node.parent?.link));
+        let link = tree_node.parent?.link;
+        let object = Object::Link(label(network, link));
         let evidence = format!(
             "{} forwards data to {child}, from which no acknowledgement arrives; no receiver behind {child} explains it",
             parent.spec.base.name
@@ -360,6 +361,11 @@ impl Symptoms<'_> {
             .into_iter()
             .map(|code| ProblemKey::new(code, object.clone()))
             .collect();
+        let ends = &network.spec.links[link];
+        for end in [&ends.a, &ends.b] {
+            // An MTU that is too small lets ACKs pass.
+            causes.push(ProblemKey::new(Code::PortMisconfigured, Object::Port(end.to_string())));
+        }
         for node in [&parent.spec.base.name, child] {
             for code in [Code::RouteMissing, Code::ProgramNotLoaded] {
                 causes.push(ProblemKey::new(code, Object::Node(node.clone())));

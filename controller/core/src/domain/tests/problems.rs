@@ -229,6 +229,12 @@ fn a_branch_counts_only_if_nothing_below_it_explains_it_and_is_then_one_problem(
     let silent = link_key(Code::BranchSilent);
     assert_eq!(keys(&of_group(&w)), [silent.clone(), group_key(Code::GroupStalled)]);
     assert_eq!(roots(&w), [silent]);
+    // An MTU that is too small at either end lets no data pass.
+    for (node, port) in [("spine1", "down2"), ("leaf2", "up1")] {
+        errors(&mut w, node, &[(ItemKind::Port, port)]);
+        assert_eq!(roots(&w), [key(Code::PortMisconfigured, Object::Port(format!("{node}/{port}")))]);
+        errors(&mut w, node, &[]);
+    }
     errors(&mut w, "spine1", &[(ItemKind::Silence, "down2")]);
     assert_eq!(roots(&w), [link_key(Code::LinkBlackHole)]);
     // Beside a receiver behind the same node.
