@@ -12,6 +12,7 @@
 //! <store.path>/format        which versions read the database; before-format-<n>.snapshot is the way back for others
 //! <store.path>/damaged-<n>/  a database that did not open; never deleted by the controller
 //! <store.path>/later-<n>/    database and backups of a later version, after a return to the copy from before it
+//! <store.path>/returning/    the database that such a return makes, until it is whole
 //! <store.path>/recovered     that commits are lost, until an operator takes note
 //! ```
 //!
@@ -25,17 +26,16 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::engine::{Cause, Engine, EngineError};
-use crate::format::{self, FORMAT, Found};
+use crate::format::{FORMAT, Found};
 use crate::mark::{Mark, Marker};
 use crate::recovery::{self, Recovery};
-use crate::replace::sync_dir_of;
 use crate::reserve::{Reserve, is_full};
 use crate::snapshot::files::SnapshotDir;
 use crate::store::keys_below;
 use crate::{EngineKind, ORDINARY_OCTETS, Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
 
 /// Directory of backups.
-const SNAPSHOTS: &str = "snapshots";
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 
 /// The embedded store.
 pub struct EmbeddedStore {
@@ -66,7 +66,8 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// [`StoreError::Locked`] when another process has it open; [`StoreError::OtherEngine`] when its database is one of the other engine;
-    /// [`StoreError::LaterFormat`] when a later version has written what this one cannot read;
+    /// [`StoreError::LaterFormat`] when a later version has written what this one cannot read; [`StoreError::Returning`] when a return from there
+    /// has not ended;
     /// [`StoreError::Full`] when the disk has no space even to open it; [`StoreError::Failed`] when it is damaged and no backup is
     /// valid (nothing is moved then: an empty start would take every group down), or when the system refuses the files.
     pub fn open(path: &Path, kind: EngineKind) -> Result<Self, StoreError> {
@@ -79,7 +80,7 @@ impl EmbeddedStore {
         let lock = lock(path)?;
         let format = Found::open(path, known)?;
         refuse_other_engine(path, kind)?;
-        let snapshots = SnapshotDir::open(path.join(SNAPSHOTS))?;
+        let snapshots = SnapshotDir::open(path.join(SNAPSHOTS), known)?;
         let mut mark = Mark::open(path)?;
         let mut reserve = Reserve::of(path);
         let newest = snapshots.newest();
@@ -103,34 +104,6 @@ impl EmbeddedStore {
             tracing::error!(%error, store = %path.display(), "cannot write a backup of the store; the store itself is whole");
         }
         Ok(store)
-    }
-
-    /// Puts the copy from before the store's present format in its place, and sets database and backups aside. Can be repeated where it was
-    /// cut off. Returns the revision, and where the rest is.
-    ///
-    /// # Errors
-    /// A process has the store open, it is one of another engine, there is no copy, or the files cannot be written.
-    pub fn return_to_copy(path: &Path, kind: EngineKind) -> Result<(Revision, PathBuf), StoreError> {
-        let _lock = lock(path)?;
-        refuse_other_engine(path, kind)?;
-        let (_, snapshot) = format::copy(path)?;
-        let mut mark = Mark::open(path)?;
-        let aside = free_name(path, "later");
-        make_dir(&aside)?;
-        for name in [kind.dir(), SNAPSHOTS] {
-            let found = path.join(name);
-            if found.exists() {
-                std::fs::rename(&found, aside.join(name)).map_err(StoreError::io("setting aside", &found))?;
-            }
-        }
-        sync_dir_of(&aside).map_err(StoreError::io("setting aside", &aside))?;
-        let next = snapshot.revision.max(mark.revision) + RESTORE_GAP;
-        let written = kind.open(&path.join(kind.dir())).and_then(|mut engine| engine.write(next, &puts(&snapshot)));
-        written.map_err(|e| e.of_store("returning to a copy", path))?;
-        mark.set(next)?;
-        // The last: until then, the store is one of the later version.
-        format::forget(path)?;
-        Ok((next, aside))
     }
 
     fn state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
@@ -288,7 +261,7 @@ fn octets_below(directory: &Path) -> std::io::Result<u64> {
     Ok(octets)
 }
 
-fn puts(snapshot: &Snapshot) -> Vec<Op> {
+pub(crate) fn puts(snapshot: &Snapshot) -> Vec<Op> {
     snapshot.entries.iter().map(|(key, value)| Op::Put { key: key.clone(), value: value.clone() }).collect()
 }
 
@@ -380,12 +353,12 @@ fn quarantine(path: &Path, dir: &Path) -> Result<Option<PathBuf>, StoreError> {
     Ok(Some(free))
 }
 
-fn free_name(path: &Path, prefix: &str) -> PathBuf {
+pub(crate) fn free_name(path: &Path, prefix: &str) -> PathBuf {
     let mut names = (1u32..).map(|n| path.join(format!("{prefix}-{n}")));
     names.find(|p| !p.exists()).expect("u32 names cannot all be taken")
 }
 
-fn make_dir(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn make_dir(path: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -395,7 +368,7 @@ fn make_dir(path: &Path) -> Result<(), StoreError> {
 }
 
 /// An empty database beside one of the other engine would take every group down.
-fn refuse_other_engine(path: &Path, kind: EngineKind) -> Result<(), StoreError> {
+pub(crate) fn refuse_other_engine(path: &Path, kind: EngineKind) -> Result<(), StoreError> {
     let other = EngineKind::ALL.into_iter().find(|other| *other != kind && path.join(other.dir()).exists());
     match other {
         Some(found) => Err(StoreError::OtherEngine { path: path.to_owned(), found, wanted: kind }),
@@ -404,7 +377,7 @@ fn refuse_other_engine(path: &Path, kind: EngineKind) -> Result<(), StoreError> 
 }
 
 /// One process per store. The engines have locks too, but their errors do not name the holder.
-fn lock(path: &Path) -> Result<File, StoreError> {
+pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
     let file = path.join("lock");
     let io = |e| StoreError::io("locking", &file)(e);
     let mut f = File::options().create(true).truncate(false).read(true).write(true).open(&file).map_err(io)?;

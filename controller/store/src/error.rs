@@ -77,6 +77,14 @@ pub enum StoreError {
         /// How this version can be used all the same.
         way_back: String,
     },
+    /// A return to an earlier format was cut off.
+    #[error(
+        "the return of store {path} to an earlier format has not ended: do it again: canopy-controller store return"
+    )]
+    Returning {
+        /// The store's directory.
+        path: PathBuf,
+    },
     /// A backup or export is invalid.
     #[error("snapshot {0}")]
     Snapshot(String),

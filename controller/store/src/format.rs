@@ -27,6 +27,9 @@ struct Written {
     /// Version of the controller that raised it.
     #[serde(default)]
     version: String,
+    /// A return to the copy from before this format has begun, and not ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_returning: bool,
 }
 
 /// The format that a store has.
@@ -46,11 +49,14 @@ impl Found {
     /// The format of the store in directory `dir`, where `known` is read at most.
     ///
     /// # Errors
-    /// It is a later one, or the file cannot be read.
+    /// It is a later one, a return from it has not ended, or the file cannot be read.
     pub(crate) fn open(dir: &Path, known: u32) -> Result<Self, StoreError> {
-        let Some(Written { format, version }) = read(dir)? else {
+        let Some(Written { format, version, is_returning }) = read(dir)? else {
             return Ok(Self { format: FIRST, is_written: false });
         };
+        if is_returning {
+            return Err(StoreError::Returning { path: dir.to_owned() });
+        }
         if format <= known {
             return Ok(Self { format, is_written: true });
         }
@@ -80,12 +86,12 @@ impl Found {
             let snapshot = content()?;
             if snapshot.revision > 0 {
                 let path = copy_before(dir, known);
-                let write = |file: &File| snapshot.write(&mut BufWriter::new(file));
+                let write = |file: &File| snapshot.write_as(&mut BufWriter::new(file), self.format);
                 replace(&path, write).map_err(StoreError::io("copying the store to", &path))?;
                 tracing::info!(from = self.format, to = known, copy = %path.display(), "the store changes its format: earlier versions do not read it any more");
             }
         }
-        match write(dir, known) {
+        match write(dir, &Written::by_this_version(known)) {
             // Commits are refused until there is space, and the format is no other one.
             Err(StoreError::Full { .. }) if self.format == known => Ok(()),
             done => done,
@@ -93,24 +99,26 @@ impl Found {
     }
 }
 
-/// The copy from before the present format, and that format.
+/// The copy from before the present format, and the format that it has.
 ///
 /// # Errors
-/// There is none.
-pub(crate) fn copy(dir: &Path) -> Result<(u32, Snapshot), StoreError> {
+/// There is none, or its format is later than `known`.
+pub(crate) fn copy(dir: &Path, known: u32) -> Result<(u32, Snapshot), StoreError> {
     let format = read(dir)?.map_or(FIRST, |written| written.format);
     let path = copy_before(dir, format);
     let file = File::open(&path).map_err(StoreError::io("reading the copy from before the upgrade", &path))?;
-    Ok((format, Snapshot::read(&mut BufReader::new(file))?))
+    Snapshot::read_as(&mut BufReader::new(file), known)
 }
 
-/// Forgets the format: the store is one of the version that opens it next.
-pub(crate) fn forget(dir: &Path) -> Result<(), StoreError> {
-    let path = dir.join(FILE);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(StoreError::io("removing", &path)(error)),
-        _ => Ok(()),
-    }
+/// Records that a return to the copy has begun: no version opens the store until [`end_return`].
+pub(crate) fn begin_return(dir: &Path) -> Result<(), StoreError> {
+    let there = read(dir)?.unwrap_or(Written { format: FIRST, version: String::new(), is_returning: false });
+    write(dir, &Written { is_returning: true, ..there })
+}
+
+/// Records that the store is the copy, of this format.
+pub(crate) fn end_return(dir: &Path, format: u32) -> Result<(), StoreError> {
+    write(dir, &Written::by_this_version(format))
 }
 
 fn read(dir: &Path) -> Result<Option<Written>, StoreError> {
@@ -125,10 +133,15 @@ fn read(dir: &Path) -> Result<Option<Written>, StoreError> {
     }
 }
 
-fn write(dir: &Path, format: u32) -> Result<(), StoreError> {
+impl Written {
+    fn by_this_version(format: u32) -> Self {
+        Self { format, version: env!("CARGO_PKG_VERSION").into(), is_returning: false }
+    }
+}
+
+fn write(dir: &Path, written: &Written) -> Result<(), StoreError> {
     let path = dir.join(FILE);
-    let written = Written { format, version: env!("CARGO_PKG_VERSION").into() };
-    let text = serde_json::to_string(&written).unwrap_or_default();
+    let text = serde_json::to_string(written).unwrap_or_default();
     replace(&path, |mut file| writeln!(file, "{text}")).map_err(StoreError::io("writing", &path))
 }
 
@@ -164,23 +177,15 @@ mod tests {
             assert_eq!(keys(&open(2).unwrap()), ["a", "b"], "a refusal changes nothing");
             // With settings of another engine there would be two databases afterwards, of which neither engine opens one.
             let other = EngineKind::ALL.into_iter().find(|other| *other != kind).unwrap();
-            let refused = EmbeddedStore::return_to_copy(&path, other).unwrap_err();
+            let refused = EmbeddedStore::return_as(&path, other, 1).unwrap_err();
             assert!(matches!(refused, StoreError::OtherEngine { .. }), "{refused}");
 
-            let (revision, aside) = EmbeddedStore::return_to_copy(&path, kind).unwrap();
+            let (revision, aside) = EmbeddedStore::return_as(&path, kind, 1).unwrap();
             assert!(first < last && last < revision, "{first} {last} {revision}");
             // Backups of the later version would be restored after the next damage.
             assert!([kind.dir(), "snapshots"].iter().all(|name| aside.join(name).exists()), "{}", aside.display());
             let store = open(1).unwrap();
             assert_eq!((keys(&store), store.recovery()), (vec!["a".to_owned()], None));
-            put(&store, "c");
-            drop(store);
-            // Cut off before its end, it is refused as before, and done again.
-            drop(open(2).unwrap());
-            std::fs::remove_dir_all(path.join(kind.dir())).unwrap();
-            assert!(open(1).is_err());
-            EmbeddedStore::return_to_copy(&path, kind).unwrap();
-            assert_eq!(keys(&open(1).unwrap()), ["a", "c"]);
         }
     }
 
@@ -192,7 +197,7 @@ mod tests {
         put(&EmbeddedStore::open_at(&path, EngineKind::default(), 2).unwrap(), "a");
         let refused = EmbeddedStore::open_at(&path, EngineKind::default(), 1).map(|_| ()).unwrap_err().to_string();
         assert!(refused.contains("canopy-controller store import"), "{refused}");
-        assert!(EmbeddedStore::return_to_copy(&path, EngineKind::default()).is_err());
+        assert!(EmbeddedStore::return_as(&path, EngineKind::default(), 1).is_err());
         assert_eq!(keys(&EmbeddedStore::open_at(&path, EngineKind::default(), 2).unwrap()), ["a"]);
     }
 }

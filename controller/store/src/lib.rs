@@ -23,6 +23,7 @@ mod mem;
 mod recovery;
 mod replace;
 mod reserve;
+mod returning;
 pub mod snapshot;
 mod store;
 

@@ -13,17 +13,21 @@ const KEPT_SNAPSHOTS: usize = 5;
 const SUFFIX: &str = ".snapshot";
 
 /// A directory of backups named by revision.
-pub(crate) struct SnapshotDir(PathBuf);
+pub(crate) struct SnapshotDir {
+    dir: PathBuf,
+    /// Of the entries that are written, and the latest that is read.
+    format: u32,
+}
 
 impl SnapshotDir {
-    pub(crate) fn open(dir: PathBuf) -> Result<Self, StoreError> {
+    pub(crate) fn open(dir: PathBuf, format: u32) -> Result<Self, StoreError> {
         fs::create_dir_all(&dir).map_err(StoreError::io("creating backup directory", &dir))?;
-        Ok(Self(dir))
+        Ok(Self { dir, format })
     }
 
     /// The newest valid backup; invalid ones are logged and skipped.
     pub(crate) fn newest(&self) -> Option<(PathBuf, Snapshot)> {
-        self.files().into_iter().rev().find_map(|path| match read(&path) {
+        self.files().into_iter().rev().find_map(|path| match self.read(&path) {
             Ok(snapshot) => Some((path, snapshot)),
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, "backup is not usable, trying the one before");
@@ -34,8 +38,8 @@ impl SnapshotDir {
 
     /// Writes a backup durably, then drops the oldest beyond [`KEPT_SNAPSHOTS`].
     pub(crate) fn save(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
-        let path = self.0.join(format!("{:020}{SUFFIX}", snapshot.revision));
-        let write = |file: &File| snapshot.write(&mut BufWriter::new(file));
+        let path = self.dir.join(format!("{:020}{SUFFIX}", snapshot.revision));
+        let write = |file: &File| snapshot.write_as(&mut BufWriter::new(file), self.format);
         replace(&path, write).map_err(StoreError::io("writing backup", &path))?;
         let files = self.files();
         for old in &files[..files.len().saturating_sub(KEPT_SNAPSHOTS)] {
@@ -45,15 +49,15 @@ impl SnapshotDir {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let Ok(dir) = fs::read_dir(&self.0) else { return Vec::new() };
+        let Ok(dir) = fs::read_dir(&self.dir) else { return Vec::new() };
         let mut files: Vec<PathBuf> =
             dir.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.to_string_lossy().ends_with(SUFFIX)).collect();
         files.sort();
         files
     }
-}
 
-fn read(path: &Path) -> Result<Snapshot, StoreError> {
-    let file = File::open(path).map_err(StoreError::io("reading backup", path))?;
-    Snapshot::read(&mut BufReader::new(file))
+    fn read(&self, path: &Path) -> Result<Snapshot, StoreError> {
+        let file = File::open(path).map_err(StoreError::io("reading backup", path))?;
+        Ok(Snapshot::read_as(&mut BufReader::new(file), self.format)?.1)
+    }
 }

@@ -13,9 +13,11 @@ use std::io::{self, BufRead, Write};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::format::FORMAT;
 use crate::{Revision, StoreError};
 
-const FORMAT: &str = "canopy-store/1";
+/// What a header's format begins with; behind it is that of the entries.
+const NAME: &str = "canopy-store/";
 
 /// Entries of a store at one revision, in key order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +53,11 @@ impl Snapshot {
     /// # Errors
     /// The writer failed.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.write_as(out, FORMAT)
+    }
+
+    /// The same for entries of this format.
+    pub(crate) fn write_as(&self, out: &mut dyn Write, format: u32) -> io::Result<()> {
         let mut body = Vec::new();
         for (key, value) in &self.entries {
             let line = match std::str::from_utf8(value) {
@@ -61,7 +68,8 @@ impl Snapshot {
             body.push(b'\n');
         }
         let sha256 = checksum(self.revision, &body);
-        let header = Header { format: FORMAT.into(), revision: self.revision, entries: self.entries.len(), sha256 };
+        let format = format!("{NAME}{format}");
+        let header = Header { format, revision: self.revision, entries: self.entries.len(), sha256 };
         let header = serde_json::to_string(&header)?;
         writeln!(out, "{header}").and_then(|()| out.write_all(&body)).and_then(|()| out.flush())
     }
@@ -71,13 +79,20 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::Snapshot`] naming what is invalid.
     pub fn read(input: &mut dyn BufRead) -> Result<Self, StoreError> {
+        Ok(Self::read_as(input, FORMAT)?.1)
+    }
+
+    /// As a version that reads this format at most. Returns the format of the entries, too.
+    pub(crate) fn read_as(input: &mut dyn BufRead, known: u32) -> Result<(u32, Self), StoreError> {
         let bad = |e: &dyn std::fmt::Display| StoreError::Snapshot(format!("is damaged: {e}"));
         let mut first = String::new();
         input.read_line(&mut first).map_err(|e| bad(&e))?;
         let header: Header = serde_json::from_str(&first).map_err(|e| bad(&format!("header: {e}")))?;
-        if header.format != FORMAT {
-            return Err(StoreError::Snapshot(format!("has format {:?}, this version reads {FORMAT:?}", header.format)));
-        }
+        let format = header.format.strip_prefix(NAME).and_then(|format| format.parse().ok());
+        let Some(format) = format.filter(|format| (1..=known).contains(format)) else {
+            let detail = format!("has format {:?}, and this version reads {NAME}{known} at most", header.format);
+            return Err(StoreError::Snapshot(detail));
+        };
         let mut body = Vec::new();
         input.read_to_end(&mut body).map_err(|e| bad(&e))?;
         if checksum(header.revision, &body) != header.sha256 {
@@ -96,7 +111,7 @@ impl Snapshot {
         if entries.len() != header.entries {
             return Err(bad(&format!("{} entries, the header declares {}", entries.len(), header.entries)));
         }
-        Ok(Self { revision: header.revision, entries })
+        Ok((format, Self { revision: header.revision, entries }))
     }
 }
 
