@@ -59,7 +59,7 @@ static LEDGER_GENERATION: Family<0> =
     Family::gauge("canopy_ledger_generation", "Generation of the configuration in the ledger.", []);
 static DROPS: Family<3> = Family::counter(
     "canopy_drops",
-    "Packets dropped, by reason; an empty group means that the packet belongs to no group. The port is that of arrival, for drops at the boundary of the domain and of packets to path SIDs, and else empty.",
+    "Packets dropped, by reason; an empty group means that the packet belongs to no group. The port is that of arrival, for drops at the boundary of the domain and of packets to path SIDs, and else empty. Of `event_lost` and `flow_uncounted` no packet is dropped, and the port is that of departure.",
     ["group", "port", "reason"],
 );
 

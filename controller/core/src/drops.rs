@@ -37,6 +37,12 @@ pub(crate) struct Rising {
     pub(crate) at: Monotonic,
 }
 
+/// Whether what is counted under a reason are packets that were dropped, by the reason's number (docs/datapath.md): the others are packets
+/// that a report does not have.
+pub fn are_packets(reason: u32) -> bool {
+    !matches!(reason, 45 | 62)
+}
+
 /// The problem that drops for a reason are, by the reason's number (docs/datapath.md); `None` where they are part of normal operation.
 pub fn code_of(reason: u32, has_port: bool) -> Option<Code> {
     match reason {
@@ -56,6 +62,16 @@ pub fn code_of(reason: u32, has_port: bool) -> Option<Code> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_that_drop_no_packet_are_those_of_the_documentation() {
+        let page = include_str!("../../../docs/datapath.md");
+        for reason in 1..64 {
+            let row = page.lines().find(|line| line.starts_with(&format!("| {reason} | ")));
+            let is_none = row.is_some_and(|row| row.contains(" | no packet: "));
+            assert_eq!(are_packets(reason), !is_none, "{row:?}");
+        }
+    }
 
     /// The numbers are those of the table of drop reasons, in which each has its name.
     #[test]

@@ -16,6 +16,7 @@ use canopy_controller_actor::events::{Code as EventKind, Event};
 use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_actor::telemetry::NodeTelemetry;
 use canopy_controller_core::LateNews;
+use canopy_controller_core::drops::are_packets;
 use canopy_model::FieldError;
 use canopy_model::capture::CapturedFrame;
 use canopy_model::congestion::PortCongestion;
@@ -282,7 +283,8 @@ impl Nodes {
         let known = |id| spec.groups.contains_key(&id);
         let rises = self.controller.telemetry().record(&node, NodeTelemetry { time: taken, groups, drops }, known);
         if has_counters {
-            self.controller.chart_drops(&node, taken, rises.iter().map(|rise| rise.packets).sum());
+            let dropped = rises.iter().filter(|rise| are_packets(rise.reason)).map(|rise| rise.packets).sum();
+            self.controller.chart_drops(&node, taken, dropped);
         }
         self.controller.drops_rose(&node, rises);
         if self.controller.read(|d| d.node_spec(&node)).is_none() {

@@ -531,16 +531,6 @@ impl Domain {
         Some(capturing::plan(&self.state, self.state.groups.get(group)?, MAX_FRAMES))
     }
 
-    /// Notes that telemetry which the wall clock of `node` dates `at` arrived when the controller's showed `now`.
-    pub fn clock_shown(&mut self, node: &str, at: UnixTime, now: UnixTime) {
-        clocks::shown(&mut self.state, node, at, now);
-    }
-
-    /// Why the controller's own wall clock is taken for wrong.
-    pub fn controllers_clock_differs(&self) -> Option<String> {
-        clocks::of_controller(&self.state)
-    }
-
     /// Notes that telemetry of `node` arrived at `now`, or that its agent connected. Returns the groups that are observed again.
     pub fn telemetry_received(&mut self, node: &str, now: Monotonic) -> Vec<String> {
         deliveries::received(&mut self.state, node, now)
