@@ -16,8 +16,10 @@ use serde_json::json;
 
 /// API servers learn of a definition one by one: until then, an earlier version could be stored still.
 const SETTLE: Duration = Duration::from_secs(5);
-/// After a failure.
+/// After a failure; twice as long after each one that follows..
 const AGAIN: Duration = Duration::from_secs(30);
+/// ..and this at most: a pass begins with the first object again.
+const AT_MOST: Duration = Duration::from_secs(600);
 /// Objects in a page.
 const PAGE: u32 = 500;
 /// How often one object is written that others write at the same time.
@@ -62,9 +64,11 @@ pub async fn follow(kubernetes: Client, name: &str) {
             continue;
         }
         tokio::time::sleep(SETTLE).await;
+        let mut wait = AGAIN;
         while let Err(error) = migrate(&kubernetes, &definitions, name).await {
-            tracing::warn!(definition = name, %error, retry_in = ?AGAIN, "cannot store all objects in their present version");
-            tokio::time::sleep(AGAIN).await;
+            tracing::warn!(definition = name, %error, retry_in = ?wait, "cannot store all objects in their present version");
+            tokio::time::sleep(wait).await;
+            wait = AT_MOST.min(wait * 2);
         }
     }
 }
@@ -81,7 +85,7 @@ pub async fn migrate(kubernetes: &Client, definitions: &Api<Definition>, name: &
     let resource = ApiResource::from_gvk_with_plural(&kind, &spec.names.plural);
     let all = Api::<DynamicObject>::all_with(kubernetes.clone(), &resource);
     let mut page = ListParams::default().limit(PAGE);
-    let mut written = 0;
+    let (mut written, mut refused) = (0, None);
     loop {
         let list = all.list_metadata(&page).await?;
         for object in &list.items {
@@ -89,13 +93,25 @@ pub async fn migrate(kubernetes: &Client, definitions: &Api<Definition>, name: &
                 Some(namespace) => Api::namespaced_with(kubernetes.clone(), &namespace, &resource),
                 None => all.clone(),
             };
-            write(&of, &object.name_any(), object.resource_version()).await?;
-            written += 1;
+            let object = (object.namespace().unwrap_or_default(), object.name_any(), object.resource_version());
+            let (namespace, name_of, version) = object;
+            match write(&of, &name_of, version).await {
+                Ok(()) => written += 1,
+                // By a rule or a webhook, for example. The others are written all the same.
+                Err(Error::Api(why)) if (400..500).contains(&why.code) => {
+                    tracing::warn!(definition = name, namespace, object = name_of, %why, "Kubernetes refuses to store an object anew: change it so that it is accepted");
+                    refused.get_or_insert(Error::Api(why));
+                }
+                Err(error) => return Err(error),
+            }
         }
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
             None => break,
         }
+    }
+    if let Some(error) = refused {
+        return Err(error);
     }
     // Refused if the definition is another one by now.
     let body = json!({

@@ -178,6 +178,27 @@ async fn a_refused_drain_is_an_event_of_its_node_and_waits() {
     run.servers.until(|of| of.drains() == ["cordon-n5", "cordon-n6"]).await;
 }
 
+/// Catches two operator programs of one cluster name that end and make a drain in turns without a pause.
+#[tokio::test]
+async fn a_drain_that_others_end_is_not_made_again_at_once() {
+    let run = Run::start(Servers::start(&[]).await, &[("n5", "1")]).await;
+    run.servers.until(|of| of.notices().len() == 1).await;
+    run.servers.ends("cordon-n5");
+    run.servers.until(|of| of.notices().len() == 2).await;
+    let notices = run.servers.notices();
+    let note = notices[1]["note"].as_str().unwrap();
+    assert!(note.contains("ended by others") && note.contains("prod"), "{notices:?}");
+    assert_eq!(run.servers.writes(), ["POST cordon-n5"]);
+    // Uncordoned and cordoned again by its own cluster, it is drained at once.
+    run.send(Event::Delete(node("n5", "1", &json!({}))));
+    run.send(Event::Apply(node("n6", "2", &json!({}))));
+    run.servers.until(|of| of.drains() == ["cordon-n6"]).await;
+    run.send(Event::Delete(node("n6", "2", &json!({}))));
+    run.servers.until(|of| of.drains().is_empty()).await;
+    run.send(Event::Apply(node("n6", "2", &json!({}))));
+    run.servers.until(|of| of.drains() == ["cordon-n6"]).await;
+}
+
 /// Catches drains that stay for ever when the setting is taken back.
 #[tokio::test]
 async fn without_the_setting_what_was_drained_is_ended() {

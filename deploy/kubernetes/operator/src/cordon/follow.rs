@@ -63,6 +63,8 @@ struct Cordons<'a> {
     due: BTreeMap<String, Instant>,
     /// What the last event of a node had: the same is not sent again.
     shown: BTreeMap<String, String>,
+    /// When a node was drained last, until this operator program ends that.
+    drained: BTreeMap<String, Instant>,
 }
 
 /// Keeps drains equal to cordoned nodes, for ever.
@@ -80,6 +82,7 @@ pub async fn follow(
         is_listed: false,
         due: BTreeMap::new(),
         shown: BTreeMap::new(),
+        drained: BTreeMap::new(),
     };
     let mut nodes = std::pin::pin!(nodes);
     let mut topology = context.mirror.topology_changes();
@@ -182,6 +185,9 @@ impl Cordons<'_> {
         for step in steps {
             let done = match step {
                 Step::Refuse(why) => Err(Failure::Refused(why)),
+                Step::Create { .. } if self.was_drained_lately(node) => {
+                    Err(Failure::Refused(self.ended_by_others(node)))
+                }
                 Step::Create { manager, document } => self.create(node, manager, &document).await,
                 Step::End { manager, name } => self.end(node, manager, &name).await,
             };
@@ -201,7 +207,20 @@ impl Cordons<'_> {
         }
     }
 
-    async fn create(&self, node: &str, manager: String, document: &serde_json::Value) -> Result<String, Failure> {
+    /// Two operator programs that take each other's drains for their own would else take turns without a pause.
+    fn was_drained_lately(&self, node: &str) -> bool {
+        self.drained.get(node).is_some_and(|at| at.elapsed() < AGAIN)
+    }
+
+    fn ended_by_others(&self, node: &str) -> String {
+        let (name, cluster) = (super::drain_name(node), &self.context.cluster);
+        format!(
+            "drain {name} was ended by others, and is made again later: an operator of another cluster that is called {cluster}, too, would do \
+             that; see operator.cluster"
+        )
+    }
+
+    async fn create(&mut self, node: &str, manager: String, document: &serde_json::Value) -> Result<String, Failure> {
         let rest = self.context.rest.clone().managing(Some(manager));
         let answer = rest.send(Method::POST, "/api/v1/drains", Some(document)).await;
         let answer = answer.map_err(|failure| Failure::Soon(failure.to_string()))?;
@@ -215,10 +234,11 @@ impl Cordons<'_> {
         if let Ok(drain) = serde_json::from_slice::<DrainResource>(&answer.body) {
             self.context.mirror.wrote_drain(&name, Some(drain));
         }
+        self.drained.insert(node.to_owned(), Instant::now());
         Ok(format!("drain {name} takes the node out of service"))
     }
 
-    async fn end(&self, node: &str, manager: String, name: &str) -> Result<String, Failure> {
+    async fn end(&mut self, node: &str, manager: String, name: &str) -> Result<String, Failure> {
         let rest = self.context.rest.clone().managing(Some(manager));
         let answer = rest.send(Method::DELETE, &format!("/api/v1/drains/{name}"), None).await;
         let answer = answer.map_err(|failure| Failure::Soon(failure.to_string()))?;
@@ -227,12 +247,13 @@ impl Cordons<'_> {
             return Err(if reason == UNAVAILABLE { Failure::Soon(why) } else { Failure::Refused(why) });
         }
         self.context.mirror.wrote_drain(name, None);
+        self.drained.remove(node);
         Ok(format!("drain {name} has ended: node {node} is in service unless others drain it"))
     }
 
     /// Reports what became of a node: in the log, and as an event of it in Kubernetes while that has it.
     async fn show(&mut self, node: &str, of: Option<&Cordoned>, kind: EventType, reason: &str, text: String) {
-        if self.shown.insert(node.to_owned(), text.clone()).as_ref() == Some(&text) {
+        if self.shown.get(node) == Some(&text) {
             return;
         }
         match kind {
@@ -242,7 +263,10 @@ impl Cordons<'_> {
             }
         }
         // Without it, the node is uncordoned or gone.
-        let Some(of) = of else { return };
+        let Some(of) = of else {
+            self.shown.insert(node.to_owned(), text);
+            return;
+        };
         let regarding = ObjectReference {
             api_version: Some(Node::api_version(&()).into()),
             kind: Some(Node::kind(&()).into()),
@@ -253,8 +277,9 @@ impl Cordons<'_> {
         let note = Some(text.chars().filter(char::is_ascii).take(MAX_NOTE).collect());
         let notice =
             Notice { type_: kind, reason: reason.into(), note, action: "FollowCordon".into(), secondary: None };
-        if let Err(error) = self.recorder.publish(&notice, &regarding).await {
-            tracing::warn!(node, %error, "cannot send an event to Kubernetes");
+        match self.recorder.publish(&notice, &regarding).await {
+            Ok(()) => _ = self.shown.insert(node.to_owned(), text),
+            Err(error) => tracing::warn!(node, %error, "cannot send an event to Kubernetes"),
         }
     }
 }

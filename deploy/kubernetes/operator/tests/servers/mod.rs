@@ -99,6 +99,12 @@ impl Servers {
         self.0.kept.lock().unwrap().drains.push(drain);
     }
 
+    /// Another client ends a drain.
+    pub(crate) fn ends(&self, name: &str) {
+        self.0.kept.lock().unwrap().drains.retain(|drain| name_of(drain) != name);
+        _ = self.0.stream.send(event("deleted", &json!({"metadata": {"name": name}})));
+    }
+
     /// Waits until `done` holds.
     pub(crate) async fn until(&self, done: impl Fn(&Self) -> bool) {
         let mut changed = self.0.changed.subscribe();
