@@ -11,6 +11,8 @@ use nix::sys::statvfs::statvfs;
 use crate::mounts::AS_ROOT;
 use crate::{Check, Machine};
 
+/// File systems of disks of this machine.
+const LOCAL: [&str; 8] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs"];
 /// File systems of other machines, whose locks and syncs are theirs.
 const REMOTE: [&str; 11] =
     ["nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs", "fuse.cephfs", "glusterfs"];
@@ -44,6 +46,10 @@ impl Machine<'_> {
         if is_of(&PASSING) {
             let fix = "use a disk that stays: in a container a volume, elsewhere --state-dir and store.path on a disk";
             return Check::missing(name, format!("{on}, whose content ends with the machine or container"), fix);
+        }
+        if !is_of(&LOCAL) {
+            let how = "see that it is a disk of this machine, which keeps what is synced";
+            return Check::unknown(name, format!("{on}, which this program does not know"), how);
         }
         match synced(&self.within(nearest)) {
             Ok(took) => Check::met(name, format!("{on}, fdatasync takes {:.1} ms", took.as_secs_f64() * 1000.0)),
@@ -125,9 +131,11 @@ mod tests {
             let found = Machine::at(at(kind).path()).state_directory(directory);
             assert!(matches!(found.verdict, Verdict::Missing(_)), "{kind}: {found:?}");
         }
-        let none = tempfile::tempdir().unwrap();
-        let unknown = Machine::at(none.path()).state_directory(directory);
-        assert!(matches!(unknown.verdict, Verdict::Unknown(_)), "{unknown:?}");
+        let (none, other) = (tempfile::tempdir().unwrap(), at("fuse.s3fs"));
+        for root in [&none, &other] {
+            let unknown = Machine::at(root.path()).state_directory(directory);
+            assert!(matches!(unknown.verdict, Verdict::Unknown(_)), "{unknown:?}");
+        }
     }
 
     /// Catches a failing write that counts as one that was not tried.

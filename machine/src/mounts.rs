@@ -130,13 +130,19 @@ fn mount_of(mountinfo: &str, path: &Path) -> Option<Mount> {
     let mount = |line: &str| {
         let (left, right) = line.split_once(" - ")?;
         let (mut left, mut right) = (left.split(' ').skip(4), right.split(' '));
-        let (point, options) = (PathBuf::from(left.next()?), left.next()?);
+        let (point, options) = (PathBuf::from(unescaped(left.next()?)), left.next()?);
         let (kind, of_super) = (right.next()?.to_owned(), right.nth(1).unwrap_or_default());
         let is_read_only = [options, of_super].iter().any(|options| options.split(',').any(|option| option == "ro"));
         Some(Mount { point, kind, is_read_only })
     };
     let covering = mountinfo.lines().filter_map(mount).filter(|mount| path.starts_with(&mount.point));
     covering.max_by_key(|mount| mount.point.components().count())
+}
+
+/// Space, tab, line feed and backslash are octal numbers in the table.
+fn unescaped(point: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.iter().fold(point.to_owned(), |text, (escape, octet)| text.replace(escape, octet))
 }
 
 #[cfg(test)]
@@ -147,6 +153,13 @@ mod tests {
     use crate::testing::root;
 
     const WITH_BPFFS: &str = "1 0 0:1 / / rw - ext4 d rw\n30 1 0:27 / /sys/fs/bpf rw,nosuid shared:9 - bpf bpf rw\n";
+
+    /// Catches a network file system that is taken for the disk below it because of a space in its path.
+    #[test]
+    fn the_mount_of_a_path_with_a_space_is_its_own() {
+        let mounts = "1 0 0:1 / / rw - ext4 d rw\n2 1 0:2 / /mnt/my\\040disk rw - nfs4 d rw\n";
+        assert_eq!(mount_of(mounts, Path::new("/mnt/my disk/store")).map(|mount| mount.kind).as_deref(), Some("nfs4"));
+    }
 
     #[test]
     fn pin_dir_has_to_be_on_a_bpffs() {
