@@ -73,9 +73,9 @@ function One({ set }: { set: ChangeSet }) {
         <button type="button" className="danger" disabled={Boolean(why)} aria-describedby="undo-set-why" onClick={() => setUndoing(true)}>Undo…</button>
         <span id="undo-set-why" className="faint">{why}</span>
       </div>
-      <h2>What it wrote</h2>
+      <h2>Writes of its request</h2>
       {set.requestId ? (
-        <Writes search={{ request: set.requestId }} none="It has written nothing, or the audit has forgotten it." />
+        <Writes search={{ request: set.requestId, ...(set.by.name && { by: set.by.name }) }} none="It has written nothing, or the audit has forgotten it." />
       ) : (
         <p className="faint">An earlier version of the controller began it: the audit does not name its resources.</p>
       )}

@@ -31,7 +31,7 @@ export function Entry({ entry, onClose }: { entry: AuditItem; onClose: () => voi
       </p>
       {entry.kind === "ChangeSet" && <p><Link to="/change-sets/$set" params={{ set: entry.name }}>The change set, its resources and the way back</Link></p>}
       {entry.kind === "Member" && <p><Link to="/groups/$group" params={{ group: entry.name.split("/")[0] ?? entry.name }}>The group</Link></p>}
-      {entry.requestId && !search.request && <p><Link to="/audit" search={{ request: entry.requestId }}>What else the same request wrote</Link></p>}
+      {entry.requestId && !search.request && !search.hosts && <p><Link to="/audit" search={{ request: entry.requestId }}>What else the same request wrote</Link></p>}
       {versioned ? (
         <Loaded query={versions}>{(list) => <Changed entry={entry} versions={list} onBack={setBack} onClose={onClose} />}</Loaded>
       ) : (

@@ -56,8 +56,8 @@ export function Writes({ search, none }: { search: AuditSearch; none: string }) 
       </p>
       {query.error && <ErrorNote error={query.error} />}
       {rows.length > 0 ? (
-        <Table label="Audit" columns={columns} rows={rows} rowKey={(e) => String(e.sequence)} onEnd={more} />
-      ) : query.data && hasNextPage ? (
+        <Table label="Audit" columns={columns} rows={rows} rowKey={(e) => String(e.sequence)} onEnd={search.request ? undefined : more} />
+      ) : query.data && hasNextPage && !search.request ? (
         // A page ends after 10,000 entries that were searched, also without one that is wanted.
         <button type="button" disabled={isFetching} onClick={more}>Search earlier writes</button>
       ) : query.data ? (
@@ -65,6 +65,8 @@ export function Writes({ search, none }: { search: AuditSearch; none: string }) 
       ) : (
         !query.error && <p className="faint" role="status">Reading…</p>
       )}
+      {/* What one request wrote is near: the whole audit is searched for more of it only where that is wanted. */}
+      {search.request && hasNextPage && <p><button type="button" disabled={isFetching} onClick={more}>Search earlier writes</button></p>}
       {open && <Entry entry={open} onClose={() => setOpen(null)} />}
     </>
   );
