@@ -90,7 +90,7 @@ pub struct AuditQuery {
     /// Only writes of the last so many seconds, on the controller's clock.
     pub within_seconds: Option<u64>,
     /// Only what the request with this id wrote, 32 hexadecimal digits; with that of a change set, its resources.
-    #[param(pattern = "^[0-9a-f]{32}$")]
+    #[param(pattern = "^(?!0{32})[0-9a-f]{32}$")]
     pub request: Option<String>,
     /// The joins and leaves of hosts, instead of what operators wrote.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
