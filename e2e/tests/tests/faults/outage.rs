@@ -75,8 +75,16 @@ fn wrong_qpn(w: &mut Watched) -> Made {
     let load = endless(&w.bed, "q", "r5", &["r4"]);
     let shown = "r2 answers Echo Requests of 1108 bytes, so data reaches it: there is no queue pair 119, or";
     Made::new(stalled("q", "r2"), "group q", shown).mended_by(|w| {
-        let (status, body) = w.bed.lab.rest("DELETE", "/api/v1/groups/q/members/r2", None).unwrap();
-        assert!(status < 300, "{status}: {body}");
+        let leaves = |host: &str| {
+            let path = format!("/api/v1/groups/q/members/{host}");
+            let (status, body) = w.bed.lab.rest("DELETE", &path, None).unwrap();
+            assert!(status < 300, "{host}: {status}: {body}");
+        };
+        leaves("r2");
+        let flows = |_: &_| Ok(w.bed.group("q")?["delivery"]["state"] == "Flowing");
+        w.bed.lab.wait("data to be acknowledged", flows).unwrap();
+        // Killed first, they would leave data that nobody acknowledges, which is an outage of its own.
+        ["r5", "r4"].into_iter().for_each(leaves);
         drop(load);
     })
 }
