@@ -41,10 +41,10 @@ verbs: tools build ## all of it: SEND, WRITE, loss, refusals, eviction with the 
 kernels: tools build ## the BPF programs, their packet tests and the pacer with fq on Debian's 6.1 and 6.12, in a VM
 	scripts/kernel-matrix.sh 6.1 6.12
 
-test-deep: build ## the long campaigns: 20 minutes of fuzzing, 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU, 23 attacks on the controller, pictures and figures of the web UI and a day of its memory, 150 restarts of agents and 56 exchanges with the previous release under traffic
+test-deep: build ## the long campaigns: 20 minutes of fuzzing, 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU, 23 attacks on the controller, 10,000 resources applied and undone over two crashes, pictures and figures of the web UI and a day of its memory, 150 restarts of agents and 56 exchanges with the previous release under traffic
 	python3 scripts/fuzz.py 1200
 	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-reference -p canopy-sim -p canopy-datapath -- --nocapture
-	CANOPY_DEEP=1 cargo test -p canopy-controller-runtime --test abuse -- --nocapture
+	CANOPY_DEEP=1 cargo test -p canopy-controller-runtime --test abuse --test many -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
 	$(MAKE) web-figures web-memory web-pictures
 	previous=$$(scripts/previous-release.sh) && CANOPY_PREVIOUS=$$previous cargo test -p canopy-e2e --test identities --test restarts -- --ignored --nocapture

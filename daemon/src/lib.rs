@@ -20,5 +20,6 @@ pub mod limits;
 pub mod log;
 pub mod memory;
 pub mod notify;
+pub mod otlp;
 pub mod signals;
 pub mod socket;

@@ -9,8 +9,16 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::reload::Handle;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::otlp::{Service, check_endpoint};
+
+mod export;
+
+pub use export::{finish, left_out};
 
 /// Those that the contracts know, too (`canopy_model::log_level`): what every daemon needs knows none of them.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -26,11 +34,13 @@ pub struct LogConfig {
     pub format: LogFormat,
     /// A level, or directives such as `info,canopy_datapath=debug`.
     pub level: String,
+    /// An OpenTelemetry collector that gets the lines, too, by OTLP over gRPC, `http://host:port`; empty: none.
+    pub endpoint: String,
 }
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { format: LogFormat::Auto, level: "info".to_owned() }
+        Self { format: LogFormat::Auto, level: "info".to_owned(), endpoint: String::new() }
     }
 }
 
@@ -76,30 +86,33 @@ impl LogConfig {
         EnvFilter::try_new(&self.level).map(drop).map_err(|error| error.to_string())
     }
 
-    /// Sends log lines to standard error from now on. Must be called once.
+    /// Refuses an endpoint that is none.
     ///
     /// # Errors
-    /// As [`LogConfig::check_level`].
-    pub fn start(&self) -> Result<(), String> {
+    /// What to write instead.
+    pub fn check_endpoint(&self) -> Result<(), String> {
+        check_endpoint(&self.endpoint)
+    }
+
+    /// Sends log lines of this program to standard error from now on, and to `endpoint`. Must be called once.
+    ///
+    /// # Errors
+    /// As [`LogConfig::check_level`] and [`LogConfig::check_endpoint`].
+    pub fn start(&self, service: &Service<'_>) -> Result<(), String> {
         self.check_level()?;
+        self.check_endpoint()?;
         let terminal = std::io::stderr().is_terminal();
-        let builder =
-            tracing_subscriber::fmt().with_env_filter(EnvFilter::new(&self.level)).with_writer(std::io::stderr);
-        // Each format is another type, which the handle of its filter names.
-        macro_rules! started {
-            ($builder:expr) => {{
-                let builder = $builder.with_filter_reloading();
-                let filter = Filter::new(&self.level, builder.reload_handle());
-                builder.init();
-                filter
-            }};
-        }
-        let filter = match self.format {
-            LogFormat::Auto | LogFormat::Pretty if terminal => started!(builder),
-            LogFormat::Pretty => started!(builder.with_ansi(false)),
-            LogFormat::Auto | LogFormat::Json => started!(builder.json()),
+        let (enabled, handle) = reload::Layer::new(EnvFilter::new(&self.level));
+        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let lines = match self.format {
+            LogFormat::Auto | LogFormat::Pretty if terminal => lines.boxed(),
+            LogFormat::Pretty => lines.with_ansi(false).boxed(),
+            LogFormat::Auto | LogFormat::Json => lines.json().boxed(),
         };
-        _ = FILTER.set(filter);
+        let exported = Some(self.endpoint.as_str()).filter(|endpoint| !endpoint.is_empty());
+        let exported = exported.map(|endpoint| export::start(endpoint, service)).transpose()?;
+        tracing_subscriber::registry().with(enabled).with(lines).with(exported).init();
+        _ = FILTER.set(Filter::new(&self.level, handle));
         Ok(())
     }
 }

@@ -276,6 +276,7 @@ impl Settings for Config {
         faults.check("congestion.interval", within(self.congestion.interval, ms(1), s(1)));
         self.metrics.check(faults);
         faults.check("log.level", self.log.check_level());
+        faults.check("log.endpoint", self.log.check_endpoint());
     }
 }
 

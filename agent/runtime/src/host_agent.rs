@@ -12,6 +12,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use canopy_daemon::config::Loaded;
 use canopy_daemon::notify::Notifier;
+use canopy_daemon::otlp::Service;
 use canopy_daemon::signals;
 use canopy_identity::Subject;
 use canopy_machine::Check;
@@ -38,9 +39,12 @@ fn start(HostCli { flags, command }: HostCli, name: &str) -> anyhow::Result<Exit
     match command.unwrap_or(HostCommand::Run) {
         HostCommand::Run => {
             let Loaded { settings, notes } = flags.load()?;
-            settings.log.start().map_err(anyhow::Error::msg).context("log.level")?;
+            let service = Service { name: "canopy-host-agent", instance: Some(&settings.host) };
+            settings.log.start(&service).map_err(anyhow::Error::msg).context("starting the log")?;
             notes.iter().for_each(|note| tracing::warn!("{note}"));
-            runtime()?.block_on(run(settings))?;
+            let ended = runtime()?.block_on(run(settings));
+            canopy_daemon::log::finish();
+            ended?;
         }
         HostCommand::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&settings(flags, name)?)?),
         HostCommand::Enroll { token_file } => {

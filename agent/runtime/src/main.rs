@@ -22,6 +22,7 @@ use canopy_agent_runtime::{Ended, Parts, doctor, host_agent, run};
 use canopy_daemon::config::Loaded;
 use canopy_daemon::log::TimedLevel;
 use canopy_daemon::notify::Notifier;
+use canopy_daemon::otlp::Service;
 use canopy_daemon::signals;
 use canopy_datapath::{Hold, LinuxDatapath, Options};
 use canopy_identity::Subject;
@@ -51,9 +52,12 @@ fn start(Cli { flags, command }: Cli) -> anyhow::Result<ExitCode> {
     match command.unwrap_or(Command::Run) {
         Command::Run => {
             let Loaded { settings, notes } = flags.load()?;
-            settings.log.start().map_err(anyhow::Error::msg).context("log.level")?;
+            let service = Service { name: "canopy-agent", instance: Some(&settings.node) };
+            settings.log.start(&service).map_err(anyhow::Error::msg).context("starting the log")?;
             notes.iter().for_each(|note| tracing::warn!("{note}"));
-            return runtime()?.block_on(run_agent(settings));
+            let ended = runtime()?.block_on(run_agent(settings));
+            canopy_daemon::log::finish();
+            return ended;
         }
         // Needs no configuration.
         Command::HoldMulticast { socket, wanted } => {

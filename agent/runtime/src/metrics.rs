@@ -48,6 +48,11 @@ static DROPPED: Family<0> = Family::counter(
     "Samples and events that were dropped because the controller did not take them.",
     [],
 );
+static LINES_LEFT_OUT: Family<0> = Family::counter(
+    "canopy_agent_log_lines_left_out",
+    "Log lines that `log.endpoint` of the agent did not take in time; standard error has them.",
+    [],
+);
 static CERTIFICATE: Family<0> = Family::gauge(
     "canopy_agent_certificate_expiry_timestamp_seconds",
     "When the agent's certificate ends, seconds since 1970; renewed at half of its life. Absent without one.",
@@ -65,7 +70,8 @@ static DROPS: Family<3> = Family::counter(
 
 /// Every family of the agent.
 pub fn families() -> Vec<Description> {
-    let own = [&LEFT_OUT, &SESSION, &SAMPLE_AGE, &SAMPLE_TIME, &SAMPLE_FAILURES, &DROPPED, &CERTIFICATE];
+    let own =
+        [&LEFT_OUT, &SESSION, &SAMPLE_AGE, &SAMPLE_TIME, &SAMPLE_FAILURES, &DROPPED, &LINES_LEFT_OUT, &CERTIFICATE];
     let ledger = [&LEDGER_BYTES, &LEDGER_TERM, &LEDGER_GENERATION];
     let mut all = vec![BUILD.describe(), DROPS.describe()];
     all.extend(own.iter().chain(&ledger).map(|family| family.describe()));
@@ -187,6 +193,7 @@ impl Source for Scrape {
         page.write(&BUILD, [([version.as_str(), kernel], 1)])?;
         page.one(&SESSION, u64::from(session.borrow().up))?;
         page.one(&DROPPED, telemetry.dropped())?;
+        page.one(&LINES_LEFT_OUT, canopy_daemon::log::left_out())?;
         page.one(&SAMPLE_FAILURES, self.failures)?;
         let certificate = Credentials::certificate(identity);
         page.write(&CERTIFICATE, certificate.map(|own| ([], own.not_after.nanos() / 1_000_000_000)))?;

@@ -83,6 +83,7 @@ impl Membership {
         let caller = Caller::of(&request)?;
         let span = tracing::info_span!(
             "join",
+            request_id = trace.map(|trace| tracing::field::display(trace.id)),
             group = request.get_ref().group,
             host = request.get_ref().host,
             %caller
@@ -128,6 +129,7 @@ impl Membership {
         let caller = Caller::of(&request)?;
         let span = tracing::info_span!(
             "leave",
+            request_id = trace.map(|trace| tracing::field::display(trace.id)),
             group = request.get_ref().group,
             host = request.get_ref().host,
             %caller

@@ -98,7 +98,7 @@ fn begin(controller: &Controller, request: &Request) -> Option<Trace> {
 pub(crate) fn span(request: &Request) -> tracing::Span {
     let id = current().map(|id| id.to_string()).unwrap_or_default();
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    tracing::info_span!("request", id, method = %request.method(), route)
+    tracing::info_span!("request", request_id = id, method = %request.method(), route)
 }
 
 /// The only `traceparent`, if it is well-formed.

@@ -19,6 +19,7 @@ use canopy_controller_core::threshold::{
 };
 use canopy_daemon::config::{Faults, Settings, list, text};
 use canopy_daemon::log::LogConfig;
+use canopy_daemon::otlp::check_endpoint;
 use canopy_identity::TrustDomain;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::check_name;
@@ -91,24 +92,6 @@ pub struct Config {
 pub struct TraceConfig {
     /// An OpenTelemetry collector that takes OTLP over gRPC, `http://host:port`; empty: no traces are made.
     pub endpoint: String,
-}
-
-impl TraceConfig {
-    fn check(&self) -> Result<(), String> {
-        let of = |text: &str| {
-            let authority = text.strip_prefix("http://")?.trim_end_matches('/');
-            let (host, port) = authority.rsplit_once(':')?;
-            let is_host = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:[]".contains(&b));
-            port.parse::<u16>().ok().filter(|port| is_host && *port > 0)
-        };
-        if self.endpoint.is_empty() || of(&self.endpoint).is_some() {
-            return Ok(());
-        }
-        Err(format!(
-            "{:?} is not http://host:port: name a collector on this machine, which may send on with TLS",
-            self.endpoint
-        ))
-    }
 }
 
 /// Section `store`.
@@ -359,8 +342,9 @@ impl Settings for Config {
                 faults.check(&key, check_name(&key, name).map_err(|error| error.detail));
             }
         }
-        faults.check("traces.endpoint", self.traces.check());
+        faults.check("traces.endpoint", check_endpoint(&self.traces.endpoint));
         faults.check("log.level", self.log.check_level());
+        faults.check("log.endpoint", self.log.check_endpoint());
     }
 }
 

@@ -27,5 +27,6 @@ mod users;
 mod web;
 
 pub use listen::{Listen, Listener};
+pub use otlp::SERVICE;
 pub use run::{Parts, run};
 pub use web::{Web, WebConfig};

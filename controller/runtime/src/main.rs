@@ -12,7 +12,7 @@ use canopy_controller_authority::Registrar;
 use canopy_controller_kubernetes::Attestor;
 use canopy_controller_rest::SingleSignOn;
 use canopy_controller_runtime::config::{Config, SYSTEM_FILE, StoreConfig};
-use canopy_controller_runtime::{Parts, accounts, run};
+use canopy_controller_runtime::{Parts, SERVICE, accounts, run};
 use canopy_daemon::config::{Flags, Loaded, Sources, load};
 use canopy_daemon::log::{LogConfig, LogFormat};
 use canopy_daemon::notify::Notifier;
@@ -107,7 +107,9 @@ enum StoreCommand {
 
 fn main() -> ExitCode {
     canopy_daemon::memory::keep_private();
-    match start(Cli::parse()) {
+    let ended = start(Cli::parse());
+    canopy_daemon::log::finish();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("canopy-controller: {error:#}");
@@ -120,7 +122,7 @@ fn start(cli: Cli) -> anyhow::Result<()> {
     let flags = cli.settings.clone();
     let Loaded { settings: config, notes } = settings(cli.settings)?;
     let start_log = |log: &LogConfig| {
-        let started = log.start().map_err(anyhow::Error::msg).context("log.level");
+        let started = log.start(&SERVICE).map_err(anyhow::Error::msg).context("starting the log");
         notes.iter().for_each(|note| tracing::warn!("{note}"));
         started
     };

@@ -5,21 +5,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use canopy_controller_actor::traces::Span;
+use canopy_daemon::otlp::{BATCH, GATHER, Service, TIMEOUT};
 use opentelemetry::trace::{Link, SpanContext, SpanKind, Status, TraceFlags, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, SpanId, TraceId};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
-use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
 use tokio::sync::mpsc;
 
-/// Spans that wait for the collector, at most.
-pub(crate) const QUEUE: usize = 8192;
-/// Spans of one message, at most.
-const BATCH: usize = 512;
-/// How long the first span of a message waits for others.
-const GATHER: Duration = Duration::from_millis(200);
-/// A collector that takes longer has not taken the message.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The controller as collectors know it: there is one.
+pub const SERVICE: Service<'static> = Service { name: "canopy-controller", instance: None };
 
 /// An exporter to this endpoint, `http://host:port`.
 ///
@@ -28,10 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) fn exporter(endpoint: &str) -> anyhow::Result<SpanExporter> {
     let built = SpanExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(TIMEOUT).build();
     let mut exporter = built.context("traces.endpoint")?;
-    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-    exporter.set_resource(
-        &Resource::builder_empty().with_service_name("canopy-controller").with_attribute(version).build(),
-    );
+    exporter.set_resource(&SERVICE.resource());
     Ok(exporter)
 }
 

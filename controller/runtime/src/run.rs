@@ -111,7 +111,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), term = controller.read(|d| d.term()), "controller started");
     let exporting = exporter.map(|exporter| {
-        let (spans, queue) = mpsc::channel(otlp::QUEUE);
+        let (spans, queue) = mpsc::channel(canopy_daemon::otlp::QUEUE);
         controller.traces().export(spans);
         tokio::spawn(otlp::run(exporter, queue))
     });

@@ -97,7 +97,7 @@ fn each_source_takes_precedence_key_by_key() {
     let found = load_all(Some(system), Some(file), &variables, flags).unwrap().settings;
     let part = Part { port: 13, peer: "[::1]:99".parse().unwrap(), ids: vec![3] };
     let nodes = vec!["fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()];
-    let log = LogConfig { format: LogFormat::Json, level: "warn".into() };
+    let log = LogConfig { format: LogFormat::Json, level: "warn".into(), ..LogConfig::default() };
     assert_eq!(found, Test { name: "f".into(), limit: Some(5), on: true, nodes, part, log });
 }
 

@@ -6,10 +6,13 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use opentelemetry_proto::tonic::collector::logs::v1::logs_service_server::{LogsService, LogsServiceServer};
+use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsServiceRequest, ExportLogsServiceResponse};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+pub use opentelemetry_proto::tonic::logs::v1::LogRecord;
 pub use opentelemetry_proto::tonic::trace::v1::Span;
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -19,27 +22,66 @@ use tonic::{Request, Response, Status};
 pub struct Collector {
     endpoint: String,
     received: mpsc::Receiver<ExportTraceServiceRequest>,
+    logs: mpsc::Receiver<ExportLogsServiceRequest>,
     /// Spans that have arrived, by trace and by name.
     traces: BTreeMap<Vec<u8>, BTreeMap<String, Span>>,
     _stop: oneshot::Sender<()>,
 }
 
-struct Service {
-    received: mpsc::Sender<ExportTraceServiceRequest>,
+struct Service<T> {
+    received: mpsc::Sender<T>,
     is_stalled: bool,
 }
 
+impl<T> Service<T> {
+    async fn take(&self, message: T) {
+        _ = self.received.send(message);
+        if self.is_stalled {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 #[tonic::async_trait]
-impl TraceService for Service {
+impl TraceService for Service<ExportTraceServiceRequest> {
     async fn export(
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        _ = self.received.send(request.into_inner());
-        if self.is_stalled {
-            std::future::pending::<()>().await;
-        }
+        self.take(request.into_inner()).await;
         Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+#[tonic::async_trait]
+impl LogsService for Service<ExportLogsServiceRequest> {
+    async fn export(
+        &self,
+        request: Request<ExportLogsServiceRequest>,
+    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
+        self.take(request.into_inner()).await;
+        Ok(Response::new(ExportLogsServiceResponse::default()))
+    }
+}
+
+/// A log line as it has arrived, with who sent it.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// `service.name`, `service.version` and `service.instance.id` of the sender.
+    pub service: [Option<String>; 3],
+    /// Module that logged it.
+    pub target: String,
+    /// The line.
+    pub record: LogRecord,
+}
+
+impl Line {
+    /// Its message.
+    pub fn message(&self) -> String {
+        match self.record.body.as_ref().and_then(|body| body.value.as_ref()) {
+            Some(Value::StringValue(text)) => text.clone(),
+            other => panic!("a line has a text: {other:?}"),
+        }
     }
 }
 
@@ -50,25 +92,50 @@ impl Collector {
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         listener.set_nonblocking(true).unwrap();
         let (sender, received) = mpsc::channel();
+        let (of_lines, logs) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let incoming = TcpListenerStream::new(tokio::net::TcpListener::from_std(listener).unwrap());
                 let service = TraceServiceServer::new(Service { received: sender, is_stalled });
-                let serving = tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming);
+                let lines = LogsServiceServer::new(Service { received: of_lines, is_stalled });
+                let server = tonic::transport::Server::builder().add_service(service).add_service(lines);
+                let serving = server.serve_with_incoming(incoming);
                 tokio::select! {
                     served = serving => served.unwrap(),
                     _ = stopped => {}
                 }
             });
         });
-        Self { endpoint, received, traces: BTreeMap::new(), _stop: stop }
+        Self { endpoint, received, logs, traces: BTreeMap::new(), _stop: stop }
     }
 
     /// Its URL.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// The log lines that arrive until one `is_last`, it included.
+    pub fn lines(&self, deadline: Duration, is_last: impl Fn(&Line) -> bool) -> Vec<Line> {
+        let until = Instant::now() + deadline;
+        let mut all: Vec<Line> = Vec::new();
+        while !all.iter().any(&is_last) {
+            let left = until.saturating_duration_since(Instant::now());
+            let message =
+                self.logs.recv_timeout(left).unwrap_or_else(|_| panic!("that line has not arrived: {all:#?}"));
+            for resource in message.resource_logs {
+                let attributes = resource.resource.unwrap().attributes;
+                let of = |key| attribute(&attributes, key);
+                let service = [of("service.name"), of("service.version"), of("service.instance.id")];
+                let lines = resource.scope_logs.into_iter().flat_map(|scope| {
+                    let target = scope.scope.unwrap_or_default().name;
+                    scope.log_records.into_iter().map(move |record| (target.clone(), record))
+                });
+                all.extend(lines.map(|(target, record)| Line { service: service.clone(), target, record }));
+            }
+        }
+        all
     }
 
     /// Waits for a message.

@@ -145,6 +145,7 @@ impl Settings for Config {
             faults.push("on_action.at_once", format!("{} is out of range: use 1 to 256", self.on_action.at_once));
         }
         faults.check("log.level", self.log.check_level());
+        faults.check("log.endpoint", self.log.check_endpoint());
     }
 }
 

@@ -15,6 +15,11 @@ const BOUND: Bound = Bound { most: 30_000, left_out: &LEFT_OUT };
 
 static LEFT_OUT: Family<0> =
     Family::gauge("canopy_pacer_series_left_out", "Series beyond the 30,000 that one scrape shows.", []);
+static LINES_LEFT_OUT: Family<0> = Family::counter(
+    "canopy_pacer_log_lines_left_out",
+    "Log lines that `log.endpoint` of the pacer did not take in time; standard error has them.",
+    [],
+);
 static BUILD: Family<1> = Family::new(Kind::Info, "canopy_pacer_build", "Version of the pacer.", ["version"]);
 static MEANS: Family<2> =
     Family::gauge("canopy_pacer_means", "1, with the pacing method as label.", ["pacing", "interface"]);
@@ -34,7 +39,8 @@ const QP_SERIES: usize = 3;
 
 /// Every family of the pacer.
 pub fn families() -> Vec<Description> {
-    let mut all: Vec<_> = [&LEFT_OUT, &LINE, &NODES, &QPS].iter().map(|family| family.describe()).collect();
+    let mut all: Vec<_> =
+        [&LEFT_OUT, &LINES_LEFT_OUT, &LINE, &NODES, &QPS].iter().map(|family| family.describe()).collect();
     all.extend([&BUILD, &RECEIVED, &OUTCOMES, &ACTIONS].iter().map(|family| family.describe()));
     all.extend([&MEANS, &RATE, &PAUSED, &RTT].iter().map(|family| family.describe()));
     all
@@ -61,6 +67,7 @@ impl Source for Scrape {
         };
         page.write(&BUILD, [([env!("CARGO_PKG_VERSION")], 1)])?;
         page.write(&MEANS, [([pacing, list.interface.as_str()], 1)])?;
+        page.one(&LINES_LEFT_OUT, canopy_daemon::log::left_out())?;
         page.one(&LINE, list.line_rate_bps)?;
         page.one(&NODES, u64::from(list.nodes))?;
         page.one(&QPS, list.qps.len() as u64)?;

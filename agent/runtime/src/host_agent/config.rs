@@ -62,6 +62,7 @@ impl Settings for HostConfig {
         self.kubernetes.check(&self.controller, faults);
         self.host_socket.check(&self.controller, faults);
         faults.check("log.level", self.log.check_level());
+        faults.check("log.endpoint", self.log.check_endpoint());
     }
 }
 

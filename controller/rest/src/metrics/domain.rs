@@ -56,6 +56,11 @@ static SPANS_LEFT_OUT: Family<0> = Family::counter(
     "Spans of traced requests that `traces.endpoint` did not take in time.",
     [],
 );
+static LINES_LEFT_OUT: Family<0> = Family::counter(
+    "canopy_controller_log_lines_left_out",
+    "Log lines that `log.endpoint` of the controller did not take in time; standard error has them.",
+    [],
+);
 static KEYS: Family<0> = Family::gauge(
     "canopy_idempotency_keys",
     "Keys of writes that are kept so that a write can be sent again, at most 100,000 and 24 h.",
@@ -105,6 +110,7 @@ pub(super) fn families() -> Vec<Description> {
         &UNMEASURED,
         &PROBLEMS_LEFT_OUT,
         &SPANS_LEFT_OUT,
+        &LINES_LEFT_OUT,
         &KEYS,
         &REPLAYED,
         &EVENTS_SUPPRESSED,
@@ -167,6 +173,7 @@ impl Scrape {
         page.histogram(&CONFIRMED, times.sum.as_secs_f64(), &buckets, exemplars)?;
         page.one(&WAITING, waiting as u64)?;
         page.one(&SPANS_LEFT_OUT, self.controller.traces().left_out())?;
+        page.one(&LINES_LEFT_OUT, canopy_daemon::log::left_out())?;
         page.one(&KEYS, self.controller.keys_kept())?;
         page.one(&REPLAYED, self.controller.writes_replayed())?;
         page.one(&EVENTS_SUPPRESSED, self.controller.events().suppressed())?;

@@ -4,6 +4,7 @@
 use anyhow::Context;
 use canopy_ctl::client::Client;
 use canopy_daemon::log::{LogConfig, LogFormat};
+use canopy_daemon::otlp::Service;
 use canopy_daemon::signals;
 use clap::{Args, Parser, Subcommand};
 
@@ -68,8 +69,10 @@ pub async fn start(Cli { flags, command }: Cli) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Run => {
-            let log = LogConfig { format: flags.log_format, level: flags.log_level };
-            log.start().map_err(anyhow::Error::msg).context("--log-level")?;
+            let log = LogConfig { format: flags.log_format, level: flags.log_level, ..LogConfig::default() };
+            log.start(&Service { name: "canopy-operator", instance: None })
+                .map_err(anyhow::Error::msg)
+                .context("--log-level")?;
             let rest = Client::new(&flags.rest, None).context("--rest")?;
             let kubernetes = kube::Client::try_default().await.context("finding Kubernetes")?;
             tracing::info!(version = env!("CARGO_PKG_VERSION"), rest = rest.name(), cluster = %flags.cluster, "starting");

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use canopy_control::pb::pacer_service_server::PacerServiceServer;
 use canopy_daemon::config::Loaded;
 use canopy_daemon::notify::Notifier;
+use canopy_daemon::otlp;
 use canopy_daemon::signals;
 use canopy_units::Rate;
 use tokio::net::TcpListener;
@@ -37,11 +38,14 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(Loaded { settings, notes }: Loaded<Config>) -> anyhow::Result<()> {
-    settings.log.start().map_err(anyhow::Error::msg).context("log.level")?;
+    let service = otlp::Service { name: "canopy-pacer", instance: Some(&settings.interface) };
+    settings.log.start(&service).map_err(anyhow::Error::msg).context("starting the log")?;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     // One thread for the daemon and one for its clients.
     let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    built.context("starting the runtime")?.block_on(daemon(settings))
+    let ended = built.context("starting the runtime")?.block_on(daemon(settings));
+    canopy_daemon::log::finish();
+    ended
 }
 
 async fn daemon(settings: Config) -> anyhow::Result<()> {
