@@ -95,7 +95,7 @@ fn the_alert_rules_are_current() {
         ),
         (
             "CanopySeriesLeftOut",
-            "max by (job, instance) ({__name__=~\"canopy_(agent|controller|pacer)_series_left_out\"}) > 0",
+            "max by (job, instance) ({__name__=~\"canopy_(agent|controller|operator|pacer)_series_left_out\"}) > 0",
             "5m",
             "warning",
             "{{ $labels.instance }} has more series than it shows",
@@ -106,6 +106,13 @@ fn the_alert_rules_are_current() {
             "10m",
             "warning",
             "the controller at {{ $labels.instance }} refuses callers at the limit {{ $labels.limit }}",
+        ),
+        (
+            "CanopyDrainsRefused",
+            "max by (instance) (canopy_operator_drains_refused) > 0",
+            "10m",
+            "warning",
+            "the cordon of {{ $value }} nodes is not followed: kubectl get events --field-selector reason=FabricDrainRefused",
         ),
     ];
     rules.push_str("- name: canopy-controller\n  rules:\n");

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
+use std::net::SocketAddr;
+
 use anyhow::Context;
 use canopy_ctl::client::Client;
 use canopy_daemon::log::{LogConfig, LogFormat};
 use canopy_daemon::otlp::Service;
 use canopy_daemon::signals;
 use clap::{Args, Parser, Subcommand};
+use tokio::net::TcpListener;
 
 use crate::manager::Cluster;
 use crate::{crd, run};
@@ -40,6 +43,9 @@ struct Flags {
     /// Drain nodes of the topology that are cordoned in Kubernetes, and end that when they are uncordoned.
     #[arg(long, global = true, env = "CANOPY_OPERATOR_DRAIN_CORDONED")]
     drain_cordoned: bool,
+    /// Address of http://ADDRESS/metrics, for Prometheus; not served without one. Every program that reaches it can read them.
+    #[arg(long, global = true, env = "CANOPY_OPERATOR_METRICS", value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
     /// Format of log lines.
     #[arg(long, global = true, env = "CANOPY_OPERATOR_LOG_FORMAT", default_value = "auto", value_name = "FORMAT")]
     log_format: LogFormat,
@@ -76,7 +82,13 @@ pub async fn start(Cli { flags, command }: Cli) -> anyhow::Result<()> {
             let rest = Client::new(&flags.rest, None).context("--rest")?;
             let kubernetes = kube::Client::try_default().await.context("finding Kubernetes")?;
             tracing::info!(version = env!("CARGO_PKG_VERSION"), rest = rest.name(), cluster = %flags.cluster, "starting");
-            run::run(kubernetes, rest, flags.cluster, flags.drain_cordoned, signals::end()?).await;
+            let scraped = match flags.metrics {
+                Some(address) => {
+                    Some(TcpListener::bind(address).await.with_context(|| format!("--metrics {address}"))?)
+                }
+                None => None,
+            };
+            run::run(kubernetes, rest, flags.cluster, flags.drain_cordoned, scraped, signals::end()?).await;
             tracing::info!("stopped; what is declared stays");
             Ok(())
         }

@@ -11,6 +11,7 @@ use kube::Resource;
 use tokio::sync::mpsc;
 
 use crate::manager::Cluster;
+use crate::metrics::Metrics;
 use crate::mirror::{Change, Mirror};
 use crate::status::Pace;
 
@@ -26,6 +27,8 @@ pub struct Context {
     pub pace: Pace,
     /// The cluster.
     pub cluster: Cluster,
+    /// What Prometheus reads.
+    pub metrics: Arc<Metrics>,
     /// Takes what a reconciliation finds to have changed.
     pub news: mpsc::Sender<Change>,
 }

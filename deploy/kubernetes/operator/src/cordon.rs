@@ -49,11 +49,17 @@ pub enum Step {
     Refuse(String),
 }
 
-/// Name of the drain that a cordoned node has.
+/// Name of the drain that a cordoned node has. Where that is too long for a name, it is the beginning of it and a hash of the node's whole name.
 pub fn drain_name(node: &str) -> String {
     let name = format!("cordon-{node}");
+    if name.len() <= MAX_NAME {
+        return name;
+    }
+    // FNV-1a of 32 bits: the same in every version, because the drain is found by it after an upgrade.
+    let hash = node.bytes().fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
     // A name of the topology is a DNS label, so that each octet is a character.
-    name.get(..MAX_NAME).map_or(name.clone(), |cut| cut.trim_end_matches('-').to_owned())
+    let begin = name.get(..MAX_NAME - 9).unwrap_or("cordon");
+    format!("{}-{hash:08x}", begin.trim_end_matches('-'))
 }
 
 /// What has to be done for `node`, which is cordoned or not.

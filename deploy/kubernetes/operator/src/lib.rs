@@ -9,6 +9,7 @@
 //! - [`cordon`]: a cordoned node of Kubernetes is a drained one of the topology, where that is asked for.
 //! - [`condition`]: conditions, and when they changed last.
 //! - [`manager`]: whose a group is: the operator writes none that another one has made.
+//! - [`metrics`]: what Prometheus reads of it.
 //! - [`migrate`]: resources that are stored in an earlier version of their definition are stored anew.
 //! - [`run`] wires them.
 
@@ -20,6 +21,7 @@ pub mod crd;
 pub mod failure;
 pub mod group;
 pub mod manager;
+pub mod metrics;
 pub mod migrate;
 pub mod mirror;
 pub mod resources;

@@ -10,12 +10,14 @@ use kube::api::Api;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::context::Context;
 use crate::cordon::follow;
 use crate::failure::Failure;
 use crate::manager::Cluster;
+use crate::metrics::{self, Metrics};
 use crate::mirror::{Change, Mirror};
 use crate::resources::{MulticastGroup, Topology};
 use crate::status::Pace;
@@ -26,18 +28,20 @@ const NEWS: usize = 1024;
 /// Resources that are reconciled at once.
 const AT_ONCE: u16 = 16;
 
-/// Reconciles until `shutdown`; `drain_cordoned` is whether cordoned nodes are drained.
+/// Reconciles until `shutdown`; `drain_cordoned` is whether cordoned nodes are drained, `scraped` is where Prometheus reads metrics.
 pub async fn run(
     kubernetes: kube::Client,
     rest: Client,
     cluster: Cluster,
     drain_cordoned: bool,
+    scraped: Option<TcpListener>,
     shutdown: impl Future<Output = ()>,
 ) {
     let mirror = Arc::new(Mirror::default());
     let (of_groups, groups) = mpsc::channel(NEWS);
     let (of_topology, topologies) = mpsc::channel(NEWS);
     let (of_drains, drains) = mpsc::channel(NEWS);
+    let metrics = Arc::new(Metrics::default());
     let context = |news: &mpsc::Sender<Change>| {
         let (kubernetes, rest, news) = (kubernetes.clone(), rest.clone(), news.clone());
         Arc::new(Context {
@@ -46,6 +50,7 @@ pub async fn run(
             mirror: mirror.clone(),
             pace: Pace::default(),
             cluster: cluster.clone(),
+            metrics: metrics.clone(),
             news,
         })
     };
@@ -65,9 +70,16 @@ pub async fn run(
         .for_each(async |done| report(done.err()));
     let of_cordons = context(&of_drains);
     let nodes = if drain_cordoned { follow::unschedulable(kubernetes.clone()).boxed() } else { follow::none().boxed() };
+    let scrapes = async {
+        match scraped {
+            Some(listener) => metrics::serve(listener, metrics.clone()).await,
+            None => std::future::pending().await,
+        }
+    };
     let [group_definition, topology_definition] = crd::names();
     tokio::select! {
         () = shutdown => {}
+        () = scrapes => {}
         () = follow::follow(&of_cordons, nodes, drains) => {}
         () = reconcile_groups => {}
         () = reconcile_topology => {}

@@ -10,6 +10,7 @@ use canopy_controller_api::DrainResource;
 use canopy_operator::cordon::follow::follow;
 use canopy_operator::cordon::{Cordoned, Step, decide, drain_name};
 use canopy_operator::manager::{Cluster, MANAGED_BY};
+use canopy_operator::metrics::Metrics;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
@@ -88,8 +89,19 @@ fn drains_of_others_are_left_alone() {
 #[test]
 fn the_name_of_a_drain_is_a_name() {
     assert_eq!(drain_name("n5"), "cordon-n5");
-    let long = drain_name(&format!("{}-{}", "n".repeat(55), "m".repeat(7)));
-    assert_eq!(long, format!("cordon-{}", "n".repeat(55)));
+    let longest = "n".repeat(56);
+    assert_eq!(drain_name(&longest), format!("cordon-{longest}"));
+    let long = drain_name(&format!("{}-{}", "n".repeat(46), "m".repeat(16)));
+    assert!(long.starts_with(&format!("cordon-{}-", "n".repeat(46))) && long.len() == 62, "{long}");
+    canopy_model::ids::check_name("name", &long).unwrap();
+}
+
+/// Catches names that share their first 56 characters: the second node's drain would be taken for another's, and never made.
+#[test]
+fn nodes_of_long_names_have_drains_of_different_names() {
+    let of = |last: &str| drain_name(&format!("{}{last}", "n".repeat(60)));
+    assert_ne!(of("-1"), of("-2"));
+    assert_eq!(of("-1"), of("-1"));
 }
 
 fn node(name: &str, uid: &str, annotations: &Value) -> PartialObjectMeta<Node> {
@@ -101,6 +113,7 @@ fn node(name: &str, uid: &str, annotations: &Value) -> PartialObjectMeta<Node> {
 struct Run {
     servers: Servers,
     nodes: mpsc::UnboundedSender<watcher::Result<Event<PartialObjectMeta<Node>>>>,
+    metrics: Arc<Metrics>,
     _running: tokio::task::JoinSet<()>,
 }
 
@@ -109,6 +122,7 @@ impl Run {
         let (nodes, events) = mpsc::unbounded_channel();
         let events = futures::stream::unfold(events, async |mut events| Some((events.recv().await?, events)));
         let (context, changes) = servers.context("prod");
+        let metrics = context.metrics.clone();
         let mut running = tokio::task::JoinSet::new();
         let of_drains = context.clone();
         running.spawn(async move { of_drains.mirror.follow_drains(&of_drains.rest, &of_drains.news).await });
@@ -119,7 +133,7 @@ impl Run {
             of_topology.mirror.follow_topology(&of_topology.rest, &news).await;
         });
         running.spawn(async move { follow(&context, events, changes).await });
-        let run = Self { servers, nodes, _running: running };
+        let run = Self { servers, nodes, metrics, _running: running };
         run.list(listed);
         run
     }
@@ -129,6 +143,21 @@ impl Run {
         let applied = nodes.iter().map(|(name, uid)| Event::InitApply(node(name, uid, &json!({}))));
         let all = std::iter::once(Event::Init).chain(applied).chain([Event::InitDone]);
         all.for_each(|event| self.send(event));
+    }
+
+    /// Waits until the metric of refused drains has this value.
+    async fn counts_refused(&self, nodes: u64) {
+        let waiting = async {
+            while self.metrics.drains_refused() != nodes {
+                tokio::task::yield_now().await;
+            }
+        };
+        let limit = std::time::Duration::from_secs(30);
+        assert!(
+            tokio::time::timeout(limit, waiting).await.is_ok(),
+            "{} instead of {nodes}",
+            self.metrics.drains_refused()
+        );
     }
 
     fn send(&self, event: Event<PartialObjectMeta<Node>>) {
@@ -163,6 +192,7 @@ async fn a_node_is_drained_once_and_back_in_service_after_a_restart_too() {
 async fn a_refused_drain_is_an_event_of_its_node_and_waits() {
     let run = Run::start(Servers::start(&["n5"]).await, &[("n5", "1")]).await;
     run.servers.until(|of| !of.notices().is_empty()).await;
+    run.counts_refused(1).await;
     let notices = run.servers.notices();
     assert_eq!(notices[0]["reason"], "FabricDrainRefused", "{notices:?}");
     assert_eq!(notices[0]["regarding"]["name"], "n5");
@@ -176,6 +206,7 @@ async fn a_refused_drain_is_an_event_of_its_node_and_waits() {
     // The annotation is, and the controller takes that one.
     run.send(Event::Apply(node("n5", "1", &json!({"canopy.dev/accept-loss": "true"}))));
     run.servers.until(|of| of.drains() == ["cordon-n5", "cordon-n6"]).await;
+    run.counts_refused(0).await;
 }
 
 /// Catches two operator programs of one cluster name that end and make a drain in turns without a pause.

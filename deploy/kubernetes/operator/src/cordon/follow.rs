@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Follows cordoned nodes, and drains them at the controller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use canopy_controller_api::{DrainResource, TopologyResource};
@@ -65,6 +65,8 @@ struct Cordons<'a> {
     shown: BTreeMap<String, String>,
     /// When a node was drained last, until this operator program ends that.
     drained: BTreeMap<String, Instant>,
+    /// Nodes whose drain, or the end of it, is refused.
+    refused: BTreeSet<String>,
 }
 
 /// Keeps drains equal to cordoned nodes, for ever.
@@ -83,6 +85,7 @@ pub async fn follow(
         due: BTreeMap::new(),
         shown: BTreeMap::new(),
         drained: BTreeMap::new(),
+        refused: BTreeSet::new(),
     };
     let mut nodes = std::pin::pin!(nodes);
     let mut topology = context.mirror.topology_changes();
@@ -106,6 +109,7 @@ pub async fn follow(
             () = tokio::time::sleep_until(at), if is_waiting => {
                 if let Some((_, node)) = next {
                     cordons.reconcile(&node).await;
+                    context.metrics.set_drains_refused(cordons.refused.len());
                 }
             }
         }
@@ -194,6 +198,7 @@ impl Cordons<'_> {
             match done {
                 Ok(text) => self.show(node, cordoned.as_ref(), EventType::Normal, "FabricDrain", text).await,
                 Err(Failure::Refused(why)) => {
+                    self.refused.insert(node.to_owned());
                     self.due.insert(node.to_owned(), Instant::now() + AGAIN);
                     self.show(node, cordoned.as_ref(), EventType::Warning, "FabricDrainRefused", why).await;
                     return;
@@ -205,6 +210,7 @@ impl Cordons<'_> {
                 }
             }
         }
+        self.refused.remove(node);
     }
 
     /// Two operator programs that take each other's drains for their own would else take turns without a pause.

@@ -12,6 +12,7 @@ use axum::response::IntoResponse;
 use axum::routing::{delete, get};
 use canopy_ctl::client::Client;
 use canopy_operator::context::Context;
+use canopy_operator::metrics::Metrics;
 use canopy_operator::mirror::{Change, Mirror};
 use canopy_operator::status::Pace;
 use futures::StreamExt;
@@ -74,7 +75,9 @@ impl Servers {
         let rest = Client::new(&format!("unix:{}", self.0.directory.path().join("rest.sock").display()), None).unwrap();
         let cluster = cluster.parse().unwrap();
         let mirror = Arc::new(Mirror::default());
-        let context = Context { kubernetes: self.kubernetes(), rest, mirror, pace: Pace::default(), cluster, news };
+        let metrics = Arc::new(Metrics::default());
+        let context =
+            Context { kubernetes: self.kubernetes(), rest, mirror, pace: Pace::default(), cluster, metrics, news };
         (Arc::new(context), changes)
     }
 
