@@ -11,6 +11,10 @@ use std::time::Duration;
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_units::{Monotonic, UnixTime};
 
+/// A source that has sent nothing for so long will not send again what is unacknowledged: the ACK timeouts that applications set are at most
+/// some seconds, and RC retransmits after each (IBTA volume 1, section 9.9.2.1).
+pub const SOURCE_GAVE_UP: Duration = Duration::from_secs(10);
+
 /// How far the acknowledgements of a group's data are, as its headend reported last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeliveryState {
@@ -34,6 +38,10 @@ pub struct Delivery {
     pub since: UnixTime,
     /// Packets that are not acknowledged.
     pub outstanding: u64,
+    /// Whether it is `Stalled`, and the source has sent no data packet for [`SOURCE_GAVE_UP`].
+    pub source_gave_up: bool,
+    /// Data packets of the source so far, and when the number was first seen.
+    received: Option<(u64, Monotonic)>,
     /// The smallest next PSN of the branches, and when it was first seen.
     next: Option<(u64, Monotonic, UnixTime)>,
 }
@@ -58,6 +66,12 @@ impl Delivery {
             Some(_) if now.since(advanced.0) >= stall_after => DeliveryState::Stalled,
             Some(_) => DeliveryState::Flowing,
         };
+        let silent_since = match self.received {
+            Some((packets, at)) if packets == sample.data_packets => at,
+            _ => now,
+        };
+        self.received = Some((sample.data_packets, silent_since));
+        self.source_gave_up = state == DeliveryState::Stalled && now.since(silent_since) >= SOURCE_GAVE_UP;
         if state != self.state {
             self.since = if state == DeliveryState::Stalled { advanced.1 } else { wall };
             self.state = state;
@@ -103,5 +117,27 @@ mod tests {
         assert_eq!(at(3_604_500, 400, Some(400)), (Idle, 3_604_500, 0));
         // Every receiver has left.
         assert_eq!(at(3_605_500, 400, None).0, NoData);
+    }
+
+    #[test]
+    fn a_source_gave_up_that_sends_nothing_again_for_ten_seconds() {
+        let mut delivery = Delivery::default();
+        let mut at = |s: u64, data_packets, next| {
+            let now = Monotonic::from_nanos(s * 1_000_000_000);
+            let sample = GroupTelemetry { data_packets, ..sample(200, Some(next)) };
+            delivery.add(&sample, STALL_AFTER, now, UnixTime::default());
+            (delivery.state == DeliveryState::Stalled, delivery.source_gave_up)
+        };
+        assert_eq!(at(0, 200, 100), (false, false));
+        assert_eq!(at(9, 200, 100), (true, false));
+        // A retransmission.
+        assert_eq!(at(10, 201, 100), (true, false));
+        assert_eq!(at(19, 201, 100), (true, false));
+        assert_eq!(at(20, 201, 100), (true, true));
+        // It has connected again, or an agent has and counts from zero.
+        assert_eq!(at(21, 0, 100), (true, false));
+        // A source that has nothing to send is idle for as long as it likes.
+        assert_eq!(at(22, 0, 200), (false, false));
+        assert_eq!(at(99, 0, 200), (false, false));
     }
 }

@@ -369,6 +369,11 @@ problems! {
         "has a source whose packets the headend drops",
         "The source sends before the group is open, from another port, queue pair or PSN than it joined with, or operations that cannot be multicast.",
         "The evidence has the drop reasons (docs/datapath.md). Compare the queue pair with the connection in `canopyctl describe group`.";
+    /// The source does not send again what is unacknowledged.
+    SourceGaveUp: Critical Group, opens 0 ms, closes 1000 ms,
+        "has a source that gave up: it does not send again what is not acknowledged",
+        "Data is not acknowledged, and the headend has got no packet from the source for 10 s, while RC sends again after each ACK timeout. The queue pair of the source is in error, as after too many tries for a receiver that did not answer, or its application has ended. Data does not flow again by itself, also when the receiver is back.",
+        "Mend the cause first, if there is one. Then let the application of the source connect again: restart it, or have it leave and join. If it has ended, end the memberships (`canopyctl delete member`).";
     /// Copies cannot be forwarded.
     CopiesNotForwarded: Critical Group, opens 1000 ms, closes 3000 ms,
         "has copies that a node cannot forward",

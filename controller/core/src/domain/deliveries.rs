@@ -8,7 +8,7 @@ use canopy_model::telemetry::GroupTelemetry;
 use canopy_units::{Monotonic, UnixTime};
 
 use super::state::State;
-use crate::delivery::DeliveryState;
+use crate::delivery::{Delivery, DeliveryState};
 use crate::resource::Telemetry;
 
 /// A node is silent after this time without telemetry...
@@ -18,7 +18,8 @@ const SILENT_INTERVALS: u32 = 3;
 /// Longest interval that is believed: as an agent's configuration allows.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Adds the samples of the groups that `node` is the headend of. Returns the names of those that stall from now on, or no longer do.
+/// Adds the samples of the groups that `node` is the headend of. Returns the names of those that stall from now on or no longer do,
+/// and of those whose source gave up.
 pub(super) fn add<'a>(
     state: &mut State,
     node: &str,
@@ -35,9 +36,10 @@ pub(super) fn add<'a>(
         let stall_after = state.groups.by_id(id).map(|g| g.spec.stall_after);
         let Some(stall_after) = stall_after.filter(|_| is_headend) else { continue };
         let delivery = state.nodes[at].telemetry.deliveries.entry(id).or_default();
-        let was_stalled = delivery.state == DeliveryState::Stalled;
+        let shown = |delivery: &Delivery| (delivery.state == DeliveryState::Stalled, delivery.source_gave_up);
+        let before = shown(delivery);
         delivery.add(sample, stall_after, now, wall);
-        if (delivery.state == DeliveryState::Stalled) != was_stalled {
+        if shown(delivery) != before {
             changed.extend(state.groups.name(id).map(str::to_owned));
         }
     }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use canopy_model::ids::{GroupId, Qpn};
+use canopy_model::ids::{GroupId, PortIndex, Qpn};
 use canopy_model::member::Role;
 use canopy_model::node_spec::{Branch, BranchKind, Peer};
 use canopy_model::status::{ItemError, ItemKind};
@@ -23,7 +23,7 @@ use super::links::{Links, label, label_at};
 use super::state::State;
 use super::views::address;
 use super::waited_for;
-use crate::delivery::DeliveryState;
+use crate::delivery::{DeliveryState, SOURCE_GAVE_UP};
 use crate::drops::code_of;
 use crate::health::{ProblemKey, Symptom};
 use crate::member::Member;
@@ -226,7 +226,13 @@ impl Symptoms<'_> {
                     delivery.outstanding,
                     group.spec.stall_after.as_millis()
                 );
-                all.push(symptom(Code::GroupStalled, object(), evidence, culprits));
+                let mut causes = culprits;
+                if delivery.source_gave_up {
+                    let gave_up = self.source_gave_up(name, group, headend, delivery.outstanding, &causes);
+                    causes.push(gave_up.key.clone());
+                    all.push(gave_up);
+                }
+                all.push(symptom(Code::GroupStalled, object(), evidence, causes));
             }
         }
         all.extend(self.slow(name, group, plan));
@@ -308,6 +314,28 @@ impl Symptoms<'_> {
             }
         }
         culprits
+    }
+
+    /// Of a source that sends nothing again. What held it up until it gave up is the cause, or what cuts it off.
+    fn source_gave_up(
+        &self,
+        name: &str,
+        group: &Group,
+        headend: &Node,
+        outstanding: u64,
+        culprits: &[ProblemKey],
+    ) -> Symptom {
+        let source = group.present(Role::Source).next().map_or("the source", |source| &source.spec.host);
+        let evidence = format!(
+            "{source} has sent no packet for {} s, although {outstanding} packets are not acknowledged",
+            SOURCE_GAVE_UP.as_secs()
+        );
+        let program = headend.spec.groups.get(&group.allocation.group_id);
+        let port = program.and_then(|program| program.headend.as_ref()).map(|of| of.source_port);
+        let mut causes = culprits.to_vec();
+        let port = port.and_then(|port| port_name(headend, port));
+        causes.extend(port.map(|port| self.of_port(headend, port)).unwrap_or_default());
+        symptom(Code::SourceGaveUp, Object::Group(name.to_owned()), evidence, causes)
     }
 
     /// The receiver that the source waits for, if it acknowledges late.
@@ -452,7 +480,11 @@ fn branch_of(node: &Node, id: GroupId, address: std::net::Ipv6Addr) -> Option<&B
 
 /// The name of the port at which the node has this branch.
 fn port_of_branch<'a>(node: &'a Node, branch: &Branch) -> Option<&'a str> {
-    node.spec.base.ports.iter().find(|p| p.index == branch.port).map(|p| p.name.as_str())
+    port_name(node, branch.port)
+}
+
+fn port_name(node: &Node, index: PortIndex) -> Option<&str> {
+    node.spec.base.ports.iter().find(|p| p.index == index).map(|p| p.name.as_str())
 }
 
 fn qpn_of(branch: &Branch) -> Option<Qpn> {

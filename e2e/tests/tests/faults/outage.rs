@@ -83,7 +83,7 @@ fn wrong_qpn(w: &mut Watched) -> Made {
         leaves("r2");
         let flows = |_: &_| Ok(w.bed.group("q")?["delivery"]["state"] == "Flowing");
         w.bed.lab.wait("data to be acknowledged", flows).unwrap();
-        // Killed first, they would leave data that nobody acknowledges, which is an outage of its own.
+        // Killed first, they would leave data that no receiver acknowledges, which is an outage of its own.
         ["r5", "r4"].into_iter().for_each(leaves);
         drop(load);
     })

@@ -46,7 +46,8 @@ const ELSEWHERE: [(&str, &str, &str); 19] = [
 const EVIDENCE: [(&str, &str); 1] = [("CertificateNotRenewed", "controller/authority/tests/renewals.rs")];
 
 /// Codes whose faults are too rare or too quick for a lab, and that a test of the domain provokes by the reports of agents.
-const BY_REPORTS: [&str; 4] = ["ReceiverFailed", "BranchSilent", "CopiesNotForwarded", "CopiesTooLarge"];
+const BY_REPORTS: [&str; 5] =
+    ["ReceiverFailed", "BranchSilent", "CopiesNotForwarded", "CopiesTooLarge", "SourceGaveUp"];
 
 #[test]
 fn every_code_is_provoked_or_has_a_reason() {

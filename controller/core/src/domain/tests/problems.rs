@@ -422,6 +422,31 @@ fn clocks_are_wrong_where_most_others_are_not() {
     assert!(!of_node(&w, "leaf1").iter().any(|s| s.key.code == Code::ClockDiffers));
 }
 
+/// Catches an outage without a cause: data that was under way when an application was killed, and a source that does not try again although
+/// its receiver is back.
+#[test]
+fn a_source_that_gave_up_is_a_cause_and_what_held_it_up_is_the_cause_of_that() {
+    let mut w = world();
+    stall(&mut w);
+    assert_eq!(roots(&w), [group_key(Code::GroupStalled)]);
+    assert_eq!(progress(&mut w, 19, 200, 100), Vec::<String>::new());
+    assert_eq!(progress(&mut w, 20, 200, 100), ["g"]);
+    let gave_up = group_key(Code::SourceGaveUp);
+    assert_eq!(roots(&w), [gave_up.clone()]);
+    let evidence = &of_group(&w)[0].evidence;
+    assert_eq!(evidence, "h1-1 has sent no packet for 10 s, although 100 packets are not acknowledged");
+    report(&mut w, "h2-2", BranchNews::Stalled);
+    assert_eq!(roots(&w), [receiver_key("h2-2")]);
+    assert!(keys(&of_group(&w)).contains(&gave_up));
+    report(&mut w, "h2-2", BranchNews::Recovered);
+    errors(&mut w, "leaf1", &[(ItemKind::Link, "host1")]);
+    assert_eq!(roots(&w), [key(Code::PortDown, Object::Port("leaf1/host1".into()))]);
+    errors(&mut w, "leaf1", &[]);
+    // It sends again.
+    assert_eq!(progress(&mut w, 21, 201, 201), ["g"]);
+    assert_eq!(roots(&w), []);
+}
+
 /// What leads to a neighbour is the cause of copies that were not forwarded, an MTU that of copies that were too large.
 #[test]
 fn drops_of_copies_lead_to_the_ports_of_their_node() {
