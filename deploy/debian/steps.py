@@ -4,10 +4,10 @@
 import time
 
 
-def run(test, after_failure=lambda: None):
-    """Calls every method `step_...` of `test` as they are written; the first that fails ends it, after `after_failure`."""
+def run(test, after_failure=lambda: None, is_wanted=lambda name: True):
+    """Calls every method `step_...` of `test` that is wanted, as they are written; the first that fails ends it, after `after_failure`."""
     passed = 0
-    for name in (name for name in vars(type(test)) if name.startswith("step_")):
+    for name in (name for name in vars(type(test)) if name.startswith("step_") and is_wanted(name)):
         began = time.monotonic()
         try:
             getattr(test, name)()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of Kubernetes on this machine: a control plane, and a node for each node of a topology, with the topology's links between them."""
+"""A cluster of Kubernetes on this machine: a control plane, and a node for each node of a topology and for some of its hosts, with the topology's
+links between them."""
 
 import concurrent.futures
 import contextlib
@@ -62,10 +63,10 @@ def pause(directory):
 class Cluster:
     """The cluster; leaving the `with` block ends it and removes everything that it made."""
 
-    def __init__(self, topology, programs, archives):
-        """`archives` are images by name."""
+    def __init__(self, topology, programs, archives, machines=()):
+        """`archives` are images by name; `machines` are the hosts that are nodes of the cluster."""
         self.programs, self.archives = programs, archives
-        self.fabric = Fabric(topology)
+        self.fabric = Fabric(topology, machines)
         self.base = from_modules.DIRECTORY / "run"
         self.group, self.directory = f"canopy-{os.getpid()}", self.base / str(os.getpid())
         self.stack = contextlib.ExitStack()
@@ -87,34 +88,37 @@ class Cluster:
 
     def start(self):
         # In this thread: a place ends with the thread that made it.
-        numbers = {name: number for number, name in enumerate(self.fabric.nodes, 11)}
+        numbers = {name: number for number, name in enumerate([*self.fabric.nodes, *self.fabric.machines], 11)}
         self.plane = Plane(self.directory, self.group, self.programs, {name: f"10.77.0.{number}" for name, number in numbers.items()})
         self.stack.callback(self.plane.place.stop)
         for command in ("link add br0 type bridge", "address add 10.77.0.1/24 dev br0", "link set br0 up"):
             self.plane.place.run("ip", *command.split())
         self.plane.place.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-        self.nodes = {}
+        # Those of the fabric, and hosts.
+        self.nodes, self.machines = {}, {}
         for name, number in numbers.items():
-            self.nodes[name] = node = Node(name, number, self.directory, self.group, self.plane)
+            role, of = ("host", self.machines) if name in self.fabric.machines else ("fabric", self.nodes)
+            of[name] = node = Node(name, number, self.directory, self.group, self.plane, role)
             self.stack.callback(node.place.stop)
             plug(self.plane, node)
-        for node in self.nodes.values():
-            node.routes([other for other in self.nodes.values() if other is not node])
-        self.fabric.connect({name: node.place for name, node in self.nodes.items()})
+        self.all = self.nodes | self.machines
+        for node in self.all.values():
+            node.routes([other for other in self.all.values() if other is not node])
+        self.fabric.connect({name: node.place for name, node in self.all.items()})
         self.plane.start()
         archives = {PAUSE: pause(self.directory)} | self.archives
         # Two at a time, as this machine has processors.
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda node: (node.start(), node.load(archives)), self.nodes.values()))
+            list(pool.map(lambda node: (node.start(), node.load(archives)), self.all.values()))
         until("all nodes are ready", 180, self.ready)
 
     def ready(self):
         """Whether all nodes are."""
-        for node in self.nodes.values():
+        for node in self.all.values():
             node.place.check()
         nodes = json.loads(self.plane.kubectl("get", "nodes", "--output=json"))["items"]
         conditions = [{c["type"]: c["status"] for c in node["status"].get("conditions", ())} for node in nodes]
-        return len(nodes) == len(self.nodes) and all(of.get("Ready") == "True" for of in conditions)
+        return len(nodes) == len(self.all) and all(of.get("Ready") == "True" for of in conditions)
 
     def __exit__(self, *_):
         self.stack.close()

@@ -14,6 +14,8 @@ HERE = Path(__file__).resolve().parent
 PLUGINS = Path("/usr/lib/cni")
 PODS = "10.88.0.0/16"
 PAUSE = "canopy.invalid/pause:1"
+# Label of a node: "fabric", or "host".
+ROLE = "canopy.invalid/role"
 CONTAINERD = """
 version = 3
 root = "/var/lib/containerd"
@@ -43,10 +45,10 @@ NETWORK = {
 
 
 class Node:
-    """A node; `number` gives its address and that of its pods."""
+    """A node; `number` gives its address and that of its pods, `role` is its label."""
 
-    def __init__(self, name, number, directory, group, plane):
-        self.name, self.group, self.plane, self.programs = name, group, plane, plane.programs
+    def __init__(self, name, number, directory, group, plane, role):
+        self.name, self.group, self.plane, self.programs, self.role = name, group, plane, plane.programs, role
         self.address, self.pods = f"10.77.0.{number}", f"10.88.{number}.0/24"
         self.place = Place(name, directory, group)
         self.settings()
@@ -113,7 +115,7 @@ class Node:
 
     def start_kubelet(self):
         """Starts the kubelet, also after it was ended."""
-        options = (f"--config={self.kubelet}", f"--kubeconfig={self.plane.kubeconfig(f'system:node:{self.name}')}", f"--hostname-override={self.name}", f"--node-ip={self.address}")
+        options = (f"--config={self.kubelet}", f"--kubeconfig={self.plane.kubeconfig(f'system:node:{self.name}')}", f"--hostname-override={self.name}", f"--node-ip={self.address}", f"--node-labels={ROLE}={self.role}")
         self.place.start("kubelet", self.programs / "kubelet", *options)
 
     def ctr(self, *arguments, **more):

@@ -15,15 +15,15 @@ STRANGER = "stranger"
 class Transfer:
     """A transfer from the first host of the topology to all others, each a pod; leaving the `with` block deletes them."""
 
-    def __init__(self, cluster, release: Release, group, size, sender=()):
-        self.c, self.release, self.group, self.size, self.options = cluster, release, group, size, sender
+    def __init__(self, cluster, release: Release, group, size, sender=(), **spec):
+        self.c, self.release, self.group, self.size, self.options, self.spec = cluster, release, group, size, sender, spec
         self.namespace = NAMESPACE
         self.source, *self.receivers = cluster.fabric.hosts
 
     def __enter__(self):
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}
         self.c.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
-        self.release.group(self.group, NAMESPACE, pathMtu=4096)
+        self.release.group(self.group, NAMESPACE, pathMtu=4096, **self.spec)
         # Receivers stay until the source has all acknowledgements.
         sinks = [self.pod(host, "receive", "--linger", "600s") for host in self.receivers]
         waiting = ("--wait-receivers", str(len(self.receivers)), "--deadline", "900s", "--ready-timeout", "120s")
@@ -31,7 +31,8 @@ class Transfer:
         return self
 
     def pod(self, host, verb, *more):
-        """The pod of a host: its interface `fabric` is the host's (cni/fabric), its socket that of the node's agent."""
+        """The pod of a host: its interface `fabric` is the host's (cni/fabric), its socket that of the node's agent; on a machine of its own, that
+        machine's network, and the socket of the host's agent."""
         options = [verb, "--group", self.group, "--host", host, "--bytes", str(self.size), "--json", "--leave"]
         options += ["--controller", "unix:/run/canopy/host.sock", "--address", self.c.fabric.hosts[host]["address"], *more]
         container = {
@@ -46,9 +47,11 @@ class Transfer:
         }
         projected = {"serviceAccountToken": {"path": "token", "audience": "canopy", "expirationSeconds": 3600}}
         token = {"name": "canopy-token", "projected": {"sources": [projected]}}
-        volume = {"name": "canopy", "hostPath": {"path": "/run/canopy/agent", "type": "Directory"}}
+        is_machine = host in self.c.machines
+        volume = {"name": "canopy", "hostPath": {"path": "/run/canopy/host-agent" if is_machine else "/run/canopy/agent", "type": "Directory"}}
         spec = {
-            "nodeName": self.c.fabric.edge(host),
+            "nodeName": host if is_machine else self.c.fabric.edge(host),
+            "hostNetwork": is_machine,
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 5,
             "containers": [container],
@@ -61,6 +64,9 @@ class Transfer:
         pod = self.pod(self.receivers[0], "receive")
         pod["metadata"]["name"] = STRANGER
         pod["spec"]["containers"][0]["env"] = []
+        # It has no interface into the fabric, whose address the other one has.
+        args = pod["spec"]["containers"][0]["args"]
+        args[args.index("--address") + 1] = "::1"
         self.c.apply(pod)
         until("the pod without a token to end", 60, lambda: self.phase(STRANGER) == "Failed")
         printed = self.kubectl("logs", STRANGER)

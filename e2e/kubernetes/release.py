@@ -6,6 +6,7 @@ import shutil
 
 import images
 from cluster import REGISTRY, TOP
+from node import ROLE
 from place import until
 
 CHART = TOP / "deploy/kubernetes/canopy"
@@ -38,7 +39,8 @@ class Release:
             "operator": {"enabled": True, "drainCordoned": True},
             "controller": {"service": {"clusterIP": ADDRESS}, "storage": {"className": "local", "size": "1Gi"}},
             # The first is dead; nothing of it is there.
-            "agent": {"controller": f"https://{DEAD}:8641,https://{ADDRESS}:8641", "settings": {"host_socket": {"kubernetes": True}}},
+            "agent": {"controller": f"https://{DEAD}:8641,https://{ADDRESS}:8641", "settings": {"host_socket": {"kubernetes": True}}, "nodeSelector": {ROLE: "fabric"}},
+            "hostAgent": {"enabled": True, "controller": f"https://{ADDRESS}:8641", "settings": {"host_socket": {"kubernetes": True}}, "nodeSelector": {ROLE: "host"}},
             "cleanup": {"onUninstall": True, "timeout": "60s"},
         }
 
@@ -150,5 +152,5 @@ class Release:
         """Prints what is known of a failure."""
         print(self.kubectl("get", "pods,ds,sts,pvc", "--output=wide", check=False).stdout)
         print(self.kubectl("get", "events", "--sort-by=.lastTimestamp", check=False).stdout[-4000:])
-        for component in ("controller", "agent"):
+        for component in ("controller", "agent", "host-agent", "multicast-holder"):
             print(self.kubectl("logs", f"--selector=app.kubernetes.io/component={component}", "--tail=15", "--prefix", check=False).stdout[-5000:])

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figure 1 on a cluster of Kubernetes, installed from the chart as docs/kubernetes.md has it.
 
-    run.py DIRECTORY_OF_IMAGES DIRECTORY_OF_STATIC_PROGRAMS [TOPOLOGY]
+    run.py DIRECTORY_OF_IMAGES DIRECTORY_OF_STATIC_PROGRAMS [TOPOLOGY] [--steps WORDS] [--keep]
 
-A node of Kubernetes for each node of the topology (e2e/topologies/figure1.yaml), a pod for each host. The cluster's programs come from Go
-modules (from_modules.py). Needs root. Leaves nothing behind.
+A node of Kubernetes for each node of the topology (e2e/topologies/figure1.yaml) and for one host, a pod for each host. The cluster's programs
+come from Go modules (from_modules.py). Needs root. Leaves nothing behind.
 """
 
+import argparse
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -42,8 +44,12 @@ MIB = 1 << 20
 # The application of the pods; no image for users.
 APPLICATION = images.Image("canopy-rc", "a Reliable Connection in software, for tests", user=0)
 # What a cluster on one machine does not show; docs/kubernetes.md has the same list.
-NOT_RUN = "real RDMA devices, DRA, SR-IOV, NetworkPolicy, AppArmor, LoadBalancer, cluster DNS, the agent of a host, IP multicast replication, the Prometheus operator, arm64, control groups of version 2, SPIRE"
+NOT_RUN = "real RDMA devices, DRA, SR-IOV, NetworkPolicy, AppArmor, LoadBalancer, cluster DNS, the Prometheus operator, arm64, control groups of version 2, SPIRE"
 FIGURE_1 = TOP / "e2e/topologies/figure1.yaml"
+# The host that is a machine of its own, with the agent of a host.
+MACHINES = ("r2",)
+# Steps that all others stand on.
+INSTALL = ("step_the_chart_refuses_older_resources", "step_the_chart_is_installed", "step_every_agent_is_in_sync")
 
 
 class Kubernetes:
@@ -131,6 +137,26 @@ class Kubernetes:
         assert after.keys() == before.keys() and not set(after.values()) & set(before.values()), (before, after)
         assert report["retransmitted"] == 0, report
         print(f"   six agents in {took:.0f} s, then a broken version and back, and the controller's pod: {report['bytes'] >> 20} MiB, 0 retransmitted")
+
+    def step_the_kernel_copies_for_a_group_while_no_agent_runs(self):
+        holders = lambda: {node: (pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]) for node, pod in self.release.pods("multicast-holder").items()}
+        routes = lambda: {name: len(leftovers.lines(node, "ip", "-6", "mroute", "show", "table", "all")) for name, node in self.c.nodes.items()}
+        before = holders()
+        assert before.keys() == self.c.nodes.keys(), before
+        with Transfer(self.c, self.release, "copied", 250 * MIB, ("--timeout", "5s"), replication="multicast", minReceivers=len(self.receivers)) as transfer:
+            transfer.slow("12mbit")
+            until("data to be acknowledged", 60, lambda: self.delivery("copied") == "Flowing")
+            trees, with_agents = self.trees("copied"), routes()
+            assert any(with_agents.values()), with_agents
+            self.release.kubectl("delete", "pods", "--selector=app.kubernetes.io/component=agent")
+            self.release.in_sync()
+            assert (self.trees("copied"), routes(), holders()) == (trees, with_agents, before), (trees, with_agents, before, holders())
+            assert not transfer.has_ended(), transfer.state()
+            transfer.slow("1gbit")
+            report = transfer.finish()
+        assert report["retransmitted"] == 0, report
+        until("the kernels' routes of the group to be gone", 60, lambda: not any(routes().values()))
+        print(f"   {report['bytes'] >> 20} MiB, 0 retransmitted; copied by the kernels of {sorted(name for name, number in with_agents.items() if number)}")
 
     def a_broken_version_stops_at_one_node(self, values):
         """An agent that does not start ends the rollout at its node; a rollback brings it back."""
@@ -221,28 +247,46 @@ class Kubernetes:
         assert not any(changed.values()), changed
 
 
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("images", type=Path)
+    parser.add_argument("static", type=Path, help="directory of static programs")
+    parser.add_argument("topology", type=Path, nargs="?", default=FIGURE_1)
+    parser.add_argument("--steps", type=lambda text: text.split(","), metavar="WORDS", help="after the installation, only steps with one of these words in their names, between commas")
+    parser.add_argument("--keep", action="store_true", help="keep the cluster after a failure until a signal (SIGTERM, SIGINT)")
+    return parser.parse_args()
+
+
 def main():
-    if len(sys.argv) not in (3, 4) or os.geteuid() != 0:
-        raise SystemExit(__doc__)
-    directory, static = (Path(argument).resolve() for argument in sys.argv[1:3])
-    topology = Path(sys.argv[3]) if len(sys.argv) > 3 else FIGURE_1
+    options = arguments()
+    if os.geteuid() != 0:
+        raise SystemExit("run.py: needs root")
     # So that the cluster ends with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     programs = from_modules.main()
     with tempfile.TemporaryDirectory(prefix="canopy-kubernetes.") as temporary:
-        archives = {path.name.removesuffix(".oci.tar"): path for path in sorted(directory.glob("*.oci.tar"))}
-        archives["canopy-rc"] = images.Builder(Path(temporary)).image(APPLICATION, static, Path(temporary))
-        run(topology, programs, archives)
+        archives = {path.name.removesuffix(".oci.tar"): path for path in sorted(options.images.resolve().glob("*.oci.tar"))}
+        archives["canopy-rc"] = images.Builder(Path(temporary)).image(APPLICATION, options.static.resolve(), Path(temporary))
+        run(options, programs, archives)
 
 
-def run(topology, programs, archives):
+def run(options, programs, archives):
     """Runs the test with the cluster's programs and Canopy's images."""
     began = time.monotonic()
-    with Cluster(topology, programs, {f"{REGISTRY}/{name}@{images.digest(path)}": path for name, path in archives.items()}) as cluster:
-        print(f"a cluster of {len(cluster.nodes)} nodes is ready ({time.monotonic() - began:.1f} s)", flush=True)
+    with Cluster(options.topology, programs, {f"{REGISTRY}/{name}@{images.digest(path)}": path for name, path in archives.items()}, MACHINES) as cluster:
+        print(f"a cluster of {len(cluster.all)} nodes is ready ({time.monotonic() - began:.1f} s)", flush=True)
         print(f"not run here: {NOT_RUN}", flush=True)
         test = Kubernetes(cluster, archives)
-        steps.run(test, test.release.describe)
+
+        def after_failure():
+            test.release.describe()
+            if options.keep:
+                print("kept until a signal:", shlex.join(cluster.plane.place.entered(cluster.programs / "kubectl", f"--kubeconfig={cluster.plane.kubeconfig('admin')}")), flush=True)
+                signal.pause()
+
+        is_wanted = lambda name: not options.steps or name.startswith(INSTALL) or any(word in name for word in options.steps)
+        steps.run(test, after_failure, is_wanted)
 
 
 if __name__ == "__main__":

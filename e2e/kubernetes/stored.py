@@ -98,7 +98,7 @@ class Stored:
         image = self.release.image("canopy-controller")
         container = {"name": "canopy-return", "image": image, "imagePullPolicy": "Never", "args": ["store", "return"], "volumeMounts": [{"name": "store", "mountPath": "/var/lib/canopy"}, {"name": "settings", "mountPath": "/etc/canopy"}]}
         spec = {
-            "securityContext": {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532},
+            "securityContext": {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532, "fsGroupChangePolicy": "OnRootMismatch"},
             "containers": [container],
             "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": f"store-{POD}"}}, {"name": "settings", "configMap": {"name": f"{release.NAME}-controller"}}],
         }

@@ -32,6 +32,12 @@ pub enum Rule {
     MulticastPassed,
     /// Multicast routes do not forward other packets from this port.
     MulticastPassedOnly(String),
+    /// [`Rule::Passed`] of earlier agents, whose mark had bits of kube-proxy's. Never desired, as the next two.
+    PassedBefore,
+    /// [`Rule::PassedOnly`] of earlier agents.
+    PassedOnlyBefore,
+    /// [`Rule::MulticastPassed`] of earlier agents.
+    MulticastPassedBefore,
 }
 
 impl Rule {

@@ -96,11 +96,15 @@ impl Kept {
 /// What happened while a rule was missing.
 fn without(rule: &Rule) -> &'static str {
     match rule {
-        Rule::Passed => "packets between hosts and nodes were not forwarded",
-        Rule::PassedOnly => "packets without a route in the fabric could leave it by another table",
+        Rule::Passed | Rule::PassedBefore => "packets between hosts and nodes were not forwarded",
+        Rule::PassedOnly | Rule::PassedOnlyBefore => {
+            "packets without a route in the fabric could leave it by another table"
+        }
         Rule::Own(0) => "copies and feedback of groups, and packets of this node, had no route into the fabric",
         Rule::Own(_) | Rule::OwnOfAll => "packets of the agent had no route into the fabric",
-        Rule::MulticastPassed => "groups with multicast replication were not forwarded to child nodes",
+        Rule::MulticastPassed | Rule::MulticastPassedBefore => {
+            "groups with multicast replication were not forwarded to child nodes"
+        }
         Rule::MulticastPassedOnly(_) => {
             "multicast routes would have forwarded packets from there without the check at the port"
         }

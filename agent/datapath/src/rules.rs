@@ -16,8 +16,8 @@ pub(crate) const MULTICAST: AddressFamily = AddressFamily::Other(129);
 /// Priority of a rule in its family; the kernel evaluates the lowest first. Behind the local table, before the main one.
 pub(crate) fn priority(rule: &Rule) -> u32 {
     match rule {
-        Rule::Passed | Rule::MulticastPassed => 4791,
-        Rule::PassedOnly | Rule::MulticastPassedOnly(_) => 4792,
+        Rule::Passed | Rule::MulticastPassed | Rule::PassedBefore | Rule::MulticastPassedBefore => 4791,
+        Rule::PassedOnly | Rule::MulticastPassedOnly(_) | Rule::PassedOnlyBefore => 4792,
         Rule::Own(_) | Rule::OwnOfAll => 4793,
     }
 }
@@ -30,6 +30,8 @@ pub(crate) fn name(rule: &Rule) -> String {
         Rule::Own(user) => format!("rule {priority} of user {user}"),
         Rule::MulticastPassed => format!("multicast rule {priority}"),
         Rule::MulticastPassedOnly(port) => format!("multicast rule {priority} of {port}"),
+        Rule::PassedBefore | Rule::PassedOnlyBefore => format!("rule {priority} of an earlier version"),
+        Rule::MulticastPassedBefore => format!("multicast rule {priority} of an earlier version"),
     }
 }
 
@@ -37,17 +39,20 @@ pub(crate) fn name(rule: &Rule) -> String {
 /// added first.
 pub(crate) fn message(rule: &Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
-    let multicast = matches!(rule, Rule::MulticastPassed | Rule::MulticastPassedOnly(_));
+    let multicast = matches!(rule, Rule::MulticastPassed | Rule::MulticastPassedOnly(_) | Rule::MulticastPassedBefore);
     let table = match rule {
-        Rule::Passed | Rule::Own(_) | Rule::OwnOfAll => Some(TABLE),
-        Rule::MulticastPassed => Some(MAIN),
-        Rule::PassedOnly | Rule::MulticastPassedOnly(_) => None,
+        Rule::Passed | Rule::PassedBefore | Rule::Own(_) | Rule::OwnOfAll => Some(TABLE),
+        Rule::MulticastPassed | Rule::MulticastPassedBefore => Some(MAIN),
+        Rule::PassedOnly | Rule::PassedOnlyBefore | Rule::MulticastPassedOnly(_) => None,
     };
     message.header.family = if multicast { MULTICAST } else { AddressFamily::Inet6 };
     message.header.action = if table.is_some() { RuleAction::ToTable } else { RuleAction::Unreachable };
     message.attributes.push(RuleAttribute::Priority(priority(rule)));
     message.attributes.push(match rule {
         Rule::Passed | Rule::PassedOnly | Rule::MulticastPassed => RuleAttribute::FwMark(Mark::MARK_FABRIC.0),
+        Rule::PassedBefore | Rule::PassedOnlyBefore | Rule::MulticastPassedBefore => {
+            RuleAttribute::FwMark(Mark::MARK_FABRIC_BEFORE.0)
+        }
         Rule::Own(_) | Rule::OwnOfAll => RuleAttribute::Iifname("lo".into()),
         Rule::MulticastPassedOnly(port) => RuleAttribute::Iifname(port.clone()),
     });
@@ -70,8 +75,9 @@ pub(crate) fn rule_of(found: &RuleMessage) -> Option<Rule> {
     });
     let own = users.map_or(Rule::OwnOfAll, |users| Rule::Own(users.start));
     let multicast = interface.map_or(Rule::MulticastPassed, Rule::MulticastPassedOnly);
-    let known = [Rule::Passed, Rule::PassedOnly, own, multicast];
-    known.into_iter().find(|rule| is_rule(found, &message(rule)))
+    let before = [Rule::PassedBefore, Rule::PassedOnlyBefore, Rule::MulticastPassedBefore];
+    let mut known = [Rule::Passed, Rule::PassedOnly, own, multicast].into_iter().chain(before);
+    known.find(|rule| is_rule(found, &message(rule)))
 }
 
 fn is_rule(found: &RuleMessage, wanted: &RuleMessage) -> bool {
@@ -100,6 +106,9 @@ mod tests {
             Rule::OwnOfAll,
             Rule::MulticastPassed,
             port("eth1"),
+            Rule::PassedBefore,
+            Rule::PassedOnlyBefore,
+            Rule::MulticastPassedBefore,
         ];
         for rule in all {
             let mut found = message(&rule);

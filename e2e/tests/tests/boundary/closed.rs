@@ -89,7 +89,7 @@ fn nothing_is_forwarded_without_the_filter_and_the_agent_restores_what_goes_away
         ip(&bed, "n1", &format!("-6 rule del priority {priority}"));
         restored(&format!("rule {priority}"), || ip(&bed, "n1", "-6 rule show").contains(&format!("{priority}:")));
     }
-    for rule in ["4791: from all fwmark 0xca09fab1 lookup main", "4792: from all iif eth2 unreachable"] {
+    for rule in ["4791: from all fwmark 0x1046 lookup main", "4792: from all iif eth2 unreachable"] {
         let shown = || {
             let lines = ip(&bed, "n1", "-6 mrule show");
             lines.lines().any(|line| line.split_whitespace().eq(rule.split_whitespace()))
