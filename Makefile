@@ -148,7 +148,7 @@ test-machines: tools ## Figure 1 on thirteen machines that share nothing but the
 	$(MAKE) packages PACKAGED=lab
 	python3 e2e/machines/run.py target/packages
 
-test-kubernetes: tools ## a cluster of Kubernetes from Go modules: the charts installed, Figure 1 with pods as hosts, agents rolled and the API server away under traffic, and uninstalled with clean-up: about 10 minutes after the builds (the first one of the cluster: 15), as root
+test-kubernetes: tools ## a cluster of Kubernetes from Go modules: the charts installed, Figure 1 with pods as hosts, agents rolled and the API server away under traffic, a thousand groups, and uninstalled with clean-up: about 19 minutes after the builds (the first one of the cluster: 15), as root
 	scripts/need.sh buildah runc iptables openssl gcc /usr/lib/cni/bridge:containernetworking-plugins
 	$(MAKE) images PACKAGED=lab
 	python3 e2e/kubernetes/run.py target/images target/$(HOST)/lab
