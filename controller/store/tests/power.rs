@@ -103,23 +103,30 @@ fn commit_until_full(device: &Device, dir: &Path, kind: EngineKind) -> Snapshot 
 }
 
 fn fill(kind: EngineKind) {
-    let device = Device::new(DISK);
+    // With its backups, what all steps write takes more than twice that.
+    let device = Device::new(4 * DISK);
     let dir = device.path().join("store");
     let mut expected = EmbeddedStore::open(&dir, kind).unwrap().scan("").unwrap();
     // Free space when it begins, so that it is full at another step of a commit each time.
     let steps = (0..60).step_by(if std::env::var_os("CANOPY_DEEP").is_some() { 1 } else { 6 });
     for free in steps.map(|n: u64| n * n * 997) {
         let filler = device.fill(free);
-        let kept = commit_until_full(&device, &dir, kind);
+        let mut kept = commit_until_full(&device, &dir, kind);
         assert!(kept.revision >= expected.revision, "{kind}, {free} octets free");
         // It starts on the full disk too, more than once.
         for _ in 0..3 {
             let store = EmbeddedStore::open(&dir, kind).unwrap();
             assert!(store.recovery().is_none(), "{kind}, {free} octets free: {:?}", store.recovery());
             assert!(store.scan("").unwrap() == kept, "{kind}, {free} octets free");
-            let refused = store.commit(kept.revision, &growing(kept.revision + 1)).unwrap_err();
-            assert!(matches!(refused, StoreError::Full { .. }), "{kind}, {free} octets free: {refused}");
-            assert!(matches!(store.ready(), Err(StoreError::Full { .. })));
+            match store.commit(kept.revision, &growing(kept.revision + 1)) {
+                Err(StoreError::Full { .. }) => assert!(matches!(store.ready(), Err(StoreError::Full { .. }))),
+                // Closed, it gives the unused end of its file back to the disk, which may be enough for some commits more.
+                Ok(_) if kind == EngineKind::Redb => {
+                    drop(store);
+                    kept = commit_until_full(&device, &dir, kind);
+                }
+                other => panic!("{kind}, {free} octets free: {other:?}"),
+            }
         }
         // And it writes again, in the same process, once there is as much space as the refusal asks for, and for blobs twice.
         let store = EmbeddedStore::open(&dir, kind).unwrap();
