@@ -11,8 +11,8 @@ use std::time::Duration;
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_units::{Monotonic, UnixTime};
 
-/// A source that has sent nothing for so long will not send again what is unacknowledged: the ACK timeouts that applications set are at most
-/// some seconds, and RC retransmits after each (IBTA volume 1, section 9.9.2.1).
+/// A source of which the headend has taken nothing for so long does not send again what is unacknowledged: the ACK timeouts that applications
+/// set are at most some seconds, and RC retransmits after each (IBTA volume 1, section 9.7.6.1.3).
 pub const SOURCE_GAVE_UP: Duration = Duration::from_secs(10);
 
 /// How far the acknowledgements of a group's data are, as its headend reported last.
@@ -38,9 +38,9 @@ pub struct Delivery {
     pub since: UnixTime,
     /// Packets that are not acknowledged.
     pub outstanding: u64,
-    /// Whether it is `Stalled`, and the source has sent no data packet for [`SOURCE_GAVE_UP`].
+    /// Whether it is `Stalled`, and the headend has taken no data packet of the source for [`SOURCE_GAVE_UP`].
     pub source_gave_up: bool,
-    /// Data packets of the source so far, and when the number was first seen.
+    /// Data packets that the headend has taken, and when the number was first seen.
     received: Option<(u64, Monotonic)>,
     /// The smallest next PSN of the branches, and when it was first seen.
     next: Option<(u64, Monotonic, UnixTime)>,

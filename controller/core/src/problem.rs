@@ -372,7 +372,7 @@ problems! {
     /// The source does not send again what is unacknowledged.
     SourceGaveUp: Critical Group, opens 0 ms, closes 1000 ms,
         "has a source that gave up: it does not send again what is not acknowledged",
-        "Data is not acknowledged, and the headend has got no packet from the source for 10 s, while RC sends again after each ACK timeout. The queue pair of the source is in error, as after too many tries for a receiver that did not answer, or its application has ended. Data does not flow again by itself, also when the receiver is back.",
+        "Data is not acknowledged, and the headend has taken no packet of the source for 10 s, while RC sends again after each ACK timeout. The queue pair of the source is in error, as after too many tries for a receiver that did not answer, or its application has ended. Data does not flow again by itself, also when the receiver is back.",
         "Mend the cause first, if there is one. Then let the application of the source connect again: restart it, or have it leave and join. If it has ended, end the memberships (`canopyctl delete member`).";
     /// Copies cannot be forwarded.
     CopiesNotForwarded: Critical Group, opens 1000 ms, closes 3000 ms,

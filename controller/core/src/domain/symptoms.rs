@@ -316,7 +316,8 @@ impl Symptoms<'_> {
         culprits
     }
 
-    /// Of a source that sends nothing again. What held it up until it gave up is the cause, or what cuts it off.
+    /// Of a source that does not send again. The cause is what held it up until it gave up, what cuts it off, or why the headend drops what it
+    /// sends.
     fn source_gave_up(
         &self,
         name: &str,
@@ -327,15 +328,18 @@ impl Symptoms<'_> {
     ) -> Symptom {
         let source = group.present(Role::Source).next().map_or("the source", |source| &source.spec.host);
         let evidence = format!(
-            "{source} has sent no packet for {} s, although {outstanding} packets are not acknowledged",
+            "{} has taken no packet of {source} for {} s, although {outstanding} packets are not acknowledged",
+            headend.spec.base.name,
             SOURCE_GAVE_UP.as_secs()
         );
         let program = headend.spec.groups.get(&group.allocation.group_id);
         let port = program.and_then(|program| program.headend.as_ref()).map(|of| of.source_port);
+        let object = Object::Group(name.to_owned());
         let mut causes = culprits.to_vec();
+        causes.push(ProblemKey::new(Code::SourceRefused, object.clone()));
         let port = port.and_then(|port| port_name(headend, port));
         causes.extend(port.map(|port| self.of_port(headend, port)).unwrap_or_default());
-        symptom(Code::SourceGaveUp, Object::Group(name.to_owned()), evidence, causes)
+        symptom(Code::SourceGaveUp, object, evidence, causes)
     }
 
     /// The receiver that the source waits for, if it acknowledges late.

@@ -434,7 +434,7 @@ fn a_source_that_gave_up_is_a_cause_and_what_held_it_up_is_the_cause_of_that() {
     let gave_up = group_key(Code::SourceGaveUp);
     assert_eq!(roots(&w), std::slice::from_ref(&gave_up));
     let evidence = &of_group(&w)[0].evidence;
-    assert_eq!(evidence, "h1-1 has sent no packet for 10 s, although 100 packets are not acknowledged");
+    assert_eq!(evidence, "leaf1 has taken no packet of h1-1 for 10 s, although 100 packets are not acknowledged");
     report(&mut w, "h2-2", BranchNews::Stalled);
     assert_eq!(roots(&w), [receiver_key("h2-2")]);
     assert!(keys(&of_group(&w)).contains(&gave_up));
@@ -442,9 +442,14 @@ fn a_source_that_gave_up_is_a_cause_and_what_held_it_up_is_the_cause_of_that() {
     errors(&mut w, "leaf1", &[(ItemKind::Link, "host1")]);
     assert_eq!(roots(&w), [key(Code::PortDown, Object::Port("leaf1/host1".into()))]);
     errors(&mut w, "leaf1", &[]);
-    // It sends again.
+    // It sends, and nothing of it is taken.
+    let id = w.domain.group("g").unwrap().status.group_id;
+    let refused = Rise { group: Some(id), port: None, reason: 10, name: "x".into(), packets: 7 };
+    w.domain.drops_rose("leaf1", vec![refused], instant(18 * S));
+    assert_eq!(roots(&w), [group_key(Code::SourceRefused)]);
+    // It is taken again.
     assert_eq!(progress(&mut w, 21, 201, 201), ["g"]);
-    assert_eq!(roots(&w), []);
+    assert_eq!(keys(&of_group(&w)), []);
 }
 
 /// What leads to a neighbour is the cause of copies that were not forwarded, an MTU that of copies that were too large.
