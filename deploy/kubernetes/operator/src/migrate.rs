@@ -16,10 +16,12 @@ use serde_json::json;
 
 /// API servers learn of a definition one by one: until then, an earlier version could be stored still.
 const SETTLE: Duration = Duration::from_secs(5);
-/// After a failure; twice as long after each one that follows..
+/// After a failure; twice as long after each one that follows.
 const AGAIN: Duration = Duration::from_secs(30);
-/// ..and this at most: a pass begins with the first object again.
+/// Between two tries, at most: each begins with the first object again.
 const AT_MOST: Duration = Duration::from_secs(600);
+/// Refused objects that a try names in the log, at most: without the right to write, all are refused.
+const NAMED: usize = 10;
 /// Objects in a page.
 const PAGE: u32 = 500;
 /// How often one object is written that others write at the same time.
@@ -85,7 +87,7 @@ pub async fn migrate(kubernetes: &Client, definitions: &Api<Definition>, name: &
     let resource = ApiResource::from_gvk_with_plural(&kind, &spec.names.plural);
     let all = Api::<DynamicObject>::all_with(kubernetes.clone(), &resource);
     let mut page = ListParams::default().limit(PAGE);
-    let (mut written, mut refused) = (0, None);
+    let (mut written, mut refused) = (0, Vec::new());
     loop {
         let list = all.list_metadata(&page).await?;
         for object in &list.items {
@@ -93,14 +95,15 @@ pub async fn migrate(kubernetes: &Client, definitions: &Api<Definition>, name: &
                 Some(namespace) => Api::namespaced_with(kubernetes.clone(), &namespace, &resource),
                 None => all.clone(),
             };
-            let object = (object.namespace().unwrap_or_default(), object.name_any(), object.resource_version());
-            let (namespace, name_of, version) = object;
-            match write(&of, &name_of, version).await {
+            match write(&of, &object.name_any(), object.resource_version()).await {
                 Ok(()) => written += 1,
-                // By a rule or a webhook, for example. The others are written all the same.
-                Err(Error::Api(why)) if (400..500).contains(&why.code) => {
-                    tracing::warn!(definition = name, namespace, object = name_of, %why, "Kubernetes refuses to store an object anew: change it so that it is accepted");
-                    refused.get_or_insert(Error::Api(why));
+                // The others are written all the same.
+                Err(Error::Api(why)) if is_of_object(why.code) => {
+                    if refused.len() < NAMED {
+                        let (namespace, object) = (object.namespace(), object.name_any());
+                        tracing::warn!(definition = name, namespace, object, %why, "Kubernetes refuses to store an object anew: change it so that it is accepted");
+                        refused.push(Error::Api(why));
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -110,8 +113,8 @@ pub async fn migrate(kubernetes: &Client, definitions: &Api<Definition>, name: &
             None => break,
         }
     }
-    if let Some(error) = refused {
-        return Err(error);
+    if let Some(first) = refused.into_iter().next() {
+        return Err(first);
     }
     // Refused if the definition is another one by now.
     let body = json!({
@@ -121,6 +124,12 @@ pub async fn migrate(kubernetes: &Client, definitions: &Api<Definition>, name: &
     definitions.patch_status(name, &PatchParams::default(), &Patch::Merge(body)).await?;
     tracing::info!(definition = name, storage, ?stored, written, "all objects are stored in the present version");
     Ok(())
+}
+
+/// Whether a refusal is one of this object, by a rule of its definition (422) or a webhook (400 and 403 as a rule): not of who writes, nor of
+/// how much is written.
+fn is_of_object(status: u16) -> bool {
+    matches!(status, 400 | 403 | 422)
 }
 
 /// Writes an object as it is.

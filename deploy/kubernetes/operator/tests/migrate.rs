@@ -55,6 +55,8 @@ fn objects_are_stored_anew_where_an_earlier_version_may_be_stored() {
 struct Kubernetes {
     requests: Vec<String>,
     refused: bool,
+    /// Status with which each patch of `a` is refused.
+    refuses_a: Option<u16>,
 }
 
 impl Kubernetes {
@@ -67,6 +69,7 @@ impl Kubernetes {
         };
         let status = |code: u16| json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": "x", "message": "x"});
         match (method, what.split('?').next().unwrap()) {
+            ("PATCH", "a") if let Some(code) = self.refuses_a => (code, status(code)),
             ("GET", NAME) => (200, definition(&BOTH, &["v1alpha1", "v1"])),
             ("GET", "multicastgroups") => {
                 let is_second = uri.contains("continue=more");
@@ -89,10 +92,9 @@ impl Kubernetes {
     }
 }
 
-/// Catches a version that is taken from the status while an object is stored in it: it could not be read any more.
-#[tokio::test]
-async fn every_object_of_every_page_is_written_before_the_version_goes() {
-    let kubernetes = Arc::new(Mutex::new(Kubernetes::default()));
+/// The requests of a migration, and whether it ended well.
+async fn migrated(kubernetes: Kubernetes) -> (Vec<String>, Result<(), kube::Error>) {
+    let kubernetes = Arc::new(Mutex::new(kubernetes));
     let of = kubernetes.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         let of = of.clone();
@@ -106,10 +108,20 @@ async fn every_object_of_every_page_is_written_before_the_version_goes() {
         }
     });
     let client = Client::new(service, "default");
-    migrate(&client, &Api::<CustomResourceDefinition>::all(client.clone()), NAME).await.unwrap();
+    let ended = migrate(&client, &Api::<CustomResourceDefinition>::all(client.clone()), NAME).await;
     let requests = kubernetes.lock().unwrap().requests.clone();
-    let same =
-        |name: &str, version: &str| format!("PATCH {name}? {}", json!({"metadata": {"resourceVersion": version}}));
+    (requests, ended)
+}
+
+fn same(name: &str, version: &str) -> String {
+    format!("PATCH {name}? {}", json!({"metadata": {"resourceVersion": version}}))
+}
+
+/// Catches a version that is taken from the status while an object is stored in it: it could not be read any more.
+#[tokio::test]
+async fn every_object_of_every_page_is_written_before_the_version_goes() {
+    let (requests, ended) = migrated(Kubernetes::default()).await;
+    ended.unwrap();
     let last = json!({"metadata": {"resourceVersion": "77"}, "status": {"storedVersions": ["v1"]}});
     assert_eq!(
         requests,
@@ -125,4 +137,16 @@ async fn every_object_of_every_page_is_written_before_the_version_goes() {
             format!("PATCH status? {last}"),
         ],
     );
+}
+
+/// Catches an object that keeps all others behind it from being written, and requests that go on after the API server said that they are too
+/// many.
+#[tokio::test]
+async fn what_follows_a_refused_object_is_written_and_the_version_stays() {
+    for (refused, goes_on) in [(400, true), (403, true), (422, true), (401, false), (429, false), (500, false)] {
+        let (requests, ended) = migrated(Kubernetes { refuses_a: Some(refused), ..Kubernetes::default() }).await;
+        let kube::Error::Api(why) = ended.unwrap_err() else { panic!("{refused}") };
+        assert_eq!((why.code, requests.contains(&same("gone", "3"))), (refused, goes_on), "{requests:?}");
+        assert!(!requests.iter().any(|request| request.starts_with("PATCH status")), "{requests:?}");
+    }
 }
