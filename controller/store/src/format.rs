@@ -146,15 +146,15 @@ fn write(dir: &Path, written: &Written) -> Result<(), StoreError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use crate::{EmbeddedStore, EngineKind, Op, Revision, Store, StoreError};
 
-    fn put(store: &EmbeddedStore, key: &str) -> Revision {
+    pub(crate) fn put(store: &EmbeddedStore, key: &str) -> Revision {
         let op = Op::Put { key: key.into(), value: b"x".to_vec() };
         store.commit(store.revision().unwrap(), &[op]).unwrap()
     }
 
-    fn keys(store: &EmbeddedStore) -> Vec<String> {
+    pub(crate) fn keys(store: &EmbeddedStore) -> Vec<String> {
         store.scan("").unwrap().entries.into_iter().map(|(key, _)| key).collect()
     }
 

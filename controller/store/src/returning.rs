@@ -72,16 +72,8 @@ fn discard(dir: &Path) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::tests::{keys, put};
     use crate::{Op, Store};
-
-    fn put(store: &EmbeddedStore, key: &str) -> Revision {
-        let op = Op::Put { key: key.into(), value: b"x".to_vec() };
-        store.commit(store.revision().unwrap(), &[op]).unwrap()
-    }
-
-    fn keys(store: &EmbeddedStore) -> Vec<String> {
-        store.scan("").unwrap().entries.into_iter().map(|(key, _)| key).collect()
-    }
 
     /// Catches a store that a version opens while it is neither the earlier nor the later one, and a return that cannot be repeated.
     #[test]
