@@ -78,8 +78,9 @@ fn growing(at: u64) -> Vec<Op> {
     ops
 }
 
-/// Commits until the disk is full; then what was acknowledged is there, now, at the next start, and after a power cut.
-fn commit_until_full(device: &Device, dir: &Path, kind: EngineKind) -> Snapshot {
+/// Commits until the disk is full; then what was acknowledged is there, now, at the next start, and after a power cut. Returns it, and the
+/// octets of the database that could not grow.
+fn commit_until_full(device: &Device, dir: &Path, kind: EngineKind) -> (Snapshot, Option<u64>) {
     let store = EmbeddedStore::open(dir, kind).unwrap();
     let mut at = store.revision().unwrap();
     let error = loop {
@@ -90,7 +91,7 @@ fn commit_until_full(device: &Device, dir: &Path, kind: EngineKind) -> Snapshot 
     };
     assert!(matches!(error, StoreError::Full { .. }), "{kind}: {error}");
     assert!(error.to_string().contains("read-only until"), "{error}");
-    let kept = store.scan("").unwrap();
+    let (kept, full) = (store.scan("").unwrap(), store.octets());
     assert_eq!(kept.revision, at);
     for op in growing(at) {
         let Op::Put { key, value } = op else { continue };
@@ -99,7 +100,7 @@ fn commit_until_full(device: &Device, dir: &Path, kind: EngineKind) -> Snapshot 
     let cut = device.cut();
     let of_cut = EmbeddedStore::open(&cut.path().join("store"), kind).unwrap();
     assert_eq!((of_cut.scan("").unwrap() == kept, of_cut.recovery()), (true, None), "{kind}: after a cut");
-    kept
+    (kept, full)
 }
 
 fn fill(kind: EngineKind) {
@@ -111,19 +112,21 @@ fn fill(kind: EngineKind) {
     let steps = (0..60).step_by(if std::env::var_os("CANOPY_DEEP").is_some() { 1 } else { 6 });
     for free in steps.map(|n: u64| n * n * 997) {
         let filler = device.fill(free);
-        let mut kept = commit_until_full(&device, &dir, kind);
+        let (mut kept, mut full) = commit_until_full(&device, &dir, kind);
         assert!(kept.revision >= expected.revision, "{kind}, {free} octets free");
         // It starts on the full disk too, more than once.
         for _ in 0..3 {
             let store = EmbeddedStore::open(&dir, kind).unwrap();
+            let opened = store.octets();
             assert!(store.recovery().is_none(), "{kind}, {free} octets free: {:?}", store.recovery());
             assert!(store.scan("").unwrap() == kept, "{kind}, {free} octets free");
             match store.commit(kept.revision, &growing(kept.revision + 1)) {
                 Err(StoreError::Full { .. }) => assert!(matches!(store.ready(), Err(StoreError::Full { .. }))),
                 // Closed, it gives the unused end of its file back to the disk, which may be enough for some commits more.
                 Ok(_) if kind == EngineKind::Redb => {
+                    assert!(opened < full, "{free} octets free: it was full with {full:?}, and has {opened:?}");
                     drop(store);
-                    kept = commit_until_full(&device, &dir, kind);
+                    (kept, full) = commit_until_full(&device, &dir, kind);
                 }
                 other => panic!("{kind}, {free} octets free: {other:?}"),
             }
