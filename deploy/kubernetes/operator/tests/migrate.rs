@@ -139,14 +139,14 @@ async fn every_object_of_every_page_is_written_before_the_version_goes() {
     );
 }
 
-/// Catches an object that keeps all others behind it from being written, and requests that go on after the API server said that they are too
+/// Catches an object that keeps all others behind it from being written, and requests that continue after the API server answered that they are too
 /// many.
 #[tokio::test]
 async fn what_follows_a_refused_object_is_written_and_the_version_stays() {
-    for (refused, goes_on) in [(400, true), (403, true), (422, true), (401, false), (429, false), (500, false)] {
+    for (refused, continues) in [(400, true), (403, true), (422, true), (401, false), (429, false), (500, false)] {
         let (requests, ended) = migrated(Kubernetes { refuses_a: Some(refused), ..Kubernetes::default() }).await;
         let kube::Error::Api(why) = ended.unwrap_err() else { panic!("{refused}") };
-        assert_eq!((why.code, requests.contains(&same("gone", "3"))), (refused, goes_on), "{requests:?}");
+        assert_eq!((why.code, requests.contains(&same("gone", "3"))), (refused, continues), "{requests:?}");
         assert!(!requests.iter().any(|request| request.starts_with("PATCH status")), "{requests:?}");
     }
 }
