@@ -11,12 +11,12 @@ const DOMAIN: &str = "controller/core/src/domain/tests/problems.rs";
 const ELSEWHERE: [(&str, &str, &str); 19] = [
     (
         "StoreLostCommits",
-        "controller/rest/tests/resources.rs",
+        "controller/rest/tests/rest/resources.rs",
         "the store of the lab would have to be damaged in a certain page",
     ),
-    ("CommitExpiring", "controller/rest/tests/commit.rs", "no fault: an operator has not confirmed"),
-    ("RollbackRefused", "controller/rest/tests/commit.rs", "no fault: writes of an operator exclude one another"),
-    ("AuthorityReplacementLate", "controller/runtime/tests/replacement.rs", "it opens after a day"),
+    ("CommitExpiring", "controller/rest/tests/rest/commit.rs", "no fault: an operator has not confirmed"),
+    ("RollbackRefused", "controller/rest/tests/rest/commit.rs", "no fault: writes of an operator exclude one another"),
+    ("AuthorityReplacementLate", "controller/runtime/tests/controller/replacement.rs", "it opens after a day"),
     (
         "CertificateNotRenewed",
         "controller/authority/tests/renewals.rs",

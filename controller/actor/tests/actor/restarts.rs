@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Restarts of agents through a whole controller, in simulated time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_controller_actor::{Controller, Running, start};
+use canopy_controller_core::Command;
+use canopy_controller_core::condition::{ConditionKind, ConditionReason};
+use canopy_controller_core::metadata::Labels;
+use canopy_model::status::{BACK_WITHIN, ItemError, ItemKind, NodeStatus};
+use canopy_store::MemStore;
+use serde_json::json;
+
+fn topology() -> Command {
+    let spec = json!({
+        "nodes": [{"name": "n1", "id": 1}, {"name": "n2", "id": 2}],
+        "hosts": [],
+        "links": [{"a": "n1/eth1", "b": "n2/eth1"}],
+    });
+    Command::PutTopology { labels: Labels::new(), spec: serde_json::from_value(spec).unwrap(), if_match: None }
+}
+
+fn status(node: &str) -> NodeStatus {
+    NodeStatus { node: node.into(), ..NodeStatus::default() }
+}
+
+/// n2 does not answer over the link to n1.
+fn silence() -> NodeStatus {
+    let error = ItemError { kind: ItemKind::Silence, name: "eth1".into(), group: None, detail: "it is silent".into() };
+    NodeStatus { errors: vec![error], ..status("n1") }
+}
+
+/// Why the agent of n2 is connected or not, and which ports of n1 trees avoid.
+fn seen(controller: &Controller) -> (ConditionReason, BTreeSet<String>) {
+    let node = controller.read(|d| d.node("n2")).unwrap();
+    let connected = node.status.conditions.into_iter().find(|c| c.kind == ConditionKind::Connected).unwrap();
+    (connected.reason, controller.read(|d| d.dead_ports("n1", controller.now())).unwrap().avoided)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_of_a_node_counts_once_its_agent_stays_away_or_is_back() {
+    let (none, eth1) = (BTreeSet::new(), BTreeSet::from(["eth1".to_owned()]));
+    for (announced, seconds) in [(Some(BACK_WITHIN), 60), (None, 10)] {
+        for is_back in [false, true] {
+            let Running { controller, .. } = start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
+            controller.execute(topology(), None, false).await.unwrap();
+            let specs = ["n1", "n2"].map(|node| controller.watch_node(node).unwrap());
+            let [_n1, n2] = ["n1", "n2"].map(|node| controller.agent_connected(node));
+            controller.report(NodeStatus { back_within: announced, ..status("n2") }).unwrap();
+            drop(n2);
+            controller.report(silence()).unwrap();
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            assert_eq!(seen(&controller), (ConditionReason::Restarting, none.clone()), "{announced:?}");
+            if is_back {
+                let _n2 = controller.agent_connected("n2");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                assert_eq!(seen(&controller), (ConditionReason::AgentConnected, eth1.clone()), "{announced:?}");
+            } else {
+                if announced.is_some() {
+                    // After 10 s silence counts; the agent is waited for all the same.
+                    tokio::time::sleep(Duration::from_secs(seconds - 10)).await;
+                    assert_eq!(seen(&controller), (ConditionReason::Restarting, eth1.clone()), "{announced:?}");
+                }
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                assert_eq!(seen(&controller), (ConditionReason::AgentNotConnected, eth1.clone()), "{announced:?}");
+            }
+            drop(specs);
+        }
+    }
+}
