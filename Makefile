@@ -93,7 +93,7 @@ build: ## debug build of the whole workspace
 tools: ## install what is missing on this machine
 	@scripts/install-tools.sh
 
-lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, alert rules, dashboards, the lists of mutants, the manifests of the Helm charts
+lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, how stages are counted, alert rules, dashboards, the lists of mutants, the manifests of the Helm charts
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd proto/control/proto && buf lint && buf breaking --against ../released/canopy-v1.binpb
@@ -102,6 +102,7 @@ lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.
 	python3 scripts/test_check_clocks.py
 	python3 scripts/check-clocks.py
 	python3 scripts/test_clean_room.py
+	python3 scripts/test_test.py
 	python3 scripts/test_mutants.py
 	python3 scripts/mutants.py
 	python3 scripts/test_rust_mutants.py
