@@ -161,6 +161,10 @@ export const lab: Record<string, (page: Page) => Promise<void>> = {
     await outside("mend");
     await page.getByRole("link", { name: "Overview" }).click();
     await noProblem(page);
+    // One that is killed is named at once, and is a problem only if it stays away.
+    await outside("kill n2");
+    await page.getByText("Agents that restart: n2 (killed or cut off). Their nodes continue to forward.").waitFor({ timeout: PATIENCE });
+    await page.getByRole("article", { name: /node n2/ }).getByText("AgentDisconnected").waitFor({ timeout: PATIENCE });
     check((await page.evaluate(() => performance.timeOrigin)) === loaded, "the page was loaded again");
   },
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use canopy_controller_core::health::ProblemKey;
-use canopy_controller_core::{delivery, health, problem};
+use canopy_controller_core::{delivery, health, problem, view};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -295,6 +295,25 @@ impl From<delivery::DeliveryState> for DeliveryState {
     }
 }
 
+/// A node whose agent is gone and to be back soon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RestartingAgent {
+    /// The node.
+    pub node: String,
+    /// The agent announced it when it was stopped; otherwise it was killed, or its connection was lost.
+    pub announced: bool,
+    /// Without a connection it counts as away after this long, milliseconds; `AgentDisconnected` opens then.
+    pub back_within_ms: u64,
+}
+
+impl From<view::RestartingAgent> for RestartingAgent {
+    fn from(of: view::RestartingAgent) -> Self {
+        let view::RestartingAgent { node, announced, back_within } = of;
+        Self { node, announced, back_within_ms: back_within.as_millis() as u64 }
+    }
+}
+
 /// The domain on one screen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -317,6 +336,12 @@ pub struct DomainStatus {
     pub connected_nodes: u32,
     /// Of these, nodes that run exactly their desired state.
     pub synced_nodes: u32,
+    /// Agents that are gone and to be back soon: they were stopped, killed or cut off a moment ago. Their nodes continue to forward.
+    #[serde(default)]
+    pub restarting_agents: u32,
+    /// The first 50 of these, in the order of the nodes' names.
+    #[serde(default)]
+    pub restarting: Vec<RestartingAgent>,
     /// Declared hosts.
     pub hosts: u32,
     /// Declared links.

@@ -82,6 +82,17 @@ pub struct TopologyStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// A node whose agent is gone and to be back soon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestartingAgent {
+    /// The node.
+    pub node: String,
+    /// The agent announced it when it was stopped; otherwise it was killed, or its connection was lost.
+    pub announced: bool,
+    /// After this long the agent counts as away; zero once that is about to be noticed.
+    pub back_within: Duration,
+}
+
 /// A link or node that an operator takes out of service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainView {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const CASES: [Case; 4] = [
     Case { name: "a_group_is_made_led_around_a_fault_and_around_a_drain", run: || scenario("operate") },
     Case { name: "the_receiver_that_is_slow_has_the_strip", run: || scenario("slowReceiver") },
-    Case { name: "an_agent_that_hangs_is_shown_as_what_it_is", run: || scenario("hungAgent") },
+    Case { name: "an_agent_that_hangs_or_is_killed_is_shown_as_what_it_is", run: || scenario("hungAgent") },
     Case { name: "a_fault_drawn_by_seed_is_read_on_overview_alone", run: || scenario("drawnFault") },
 ];
 
@@ -48,6 +48,7 @@ impl World {
             ("break", _) => return self.break_link(),
             ("starve", host) => self.starved = Some(Starved::process(self.pid(host))),
             ("hang", node) => self.paused = Some(Paused::new(&self.bed, &[node]).unwrap()),
+            ("kill", node) => self.bed.lab.kill_agent(node).unwrap(),
             ("fault", _) => return self.fault(),
             ("status", _) => return json!(self.bed.canopyctl(&["status"]).unwrap()).to_string(),
             ("mend", _) => {

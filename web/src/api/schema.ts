@@ -2124,6 +2124,13 @@ export interface components {
             pendingCommit?: components["schemas"]["PendingCommit"] | null;
             /** @description The first 50 root problems: those of which an operator knows behind the others, the worst first. */
             problems: components["schemas"]["ProblemItem"][];
+            /** @description The first 50 of these, in the order of the nodes' names. */
+            restarting?: components["schemas"]["RestartingAgent"][];
+            /**
+             * Format: uint32
+             * @description Agents that are gone and to be back soon: they were stopped, killed or cut off a moment ago. Their nodes continue to forward.
+             */
+            restartingAgents?: number;
             /** @description Root problems by severity, without those of which an operator knows. */
             roots: {
                 [key: string]: number;
@@ -4765,6 +4772,18 @@ export interface components {
          * @enum {string}
          */
         Replication: "srv6" | "multicast";
+        /** @description A node whose agent is gone and to be back soon. */
+        RestartingAgent: {
+            /** @description The agent announced it when it was stopped; otherwise it was killed, or its connection was lost. */
+            announced: boolean;
+            /**
+             * Format: uint64
+             * @description Without a connection it counts as away after this long, milliseconds; `AgentDisconnected` opens then.
+             */
+            backWithinMs: number;
+            /** @description The node. */
+            node: string;
+        };
         /** @description How a node is to leave. */
         RetireSpec: {
             /** @description Remove the hosts behind the node from their groups, which have no other node. Without it, a node with such hosts is not retired. */

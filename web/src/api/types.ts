@@ -50,6 +50,7 @@ export type ExpectedField = Schemas["ExpectedField"];
 export type CaptureChange = Schemas["CaptureChange"];
 export type Event = Schemas["EventItem"];
 export type DomainStatus = Schemas["DomainStatus"];
+export type RestartingAgent = Schemas["RestartingAgent"];
 export type ConditionStatus = Schemas["ConditionStatus"];
 export type ChartUnit = Schemas["ChartUnit"];
 export type Flow = Schemas["FlowView"];

@@ -2,11 +2,13 @@
 // Is anything wrong, and what is the cause?
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { Fragment } from "react";
 import * as queries from "../api/queries";
-import type { DomainStatus, Problem } from "../api/types";
+import type { DomainStatus, Problem, RestartingAgent } from "../api/types";
 import { count, counted } from "../lib/format";
 import { ofPhase, PHASE_ORDER } from "../lib/state";
 import { Command } from "../ui/Command";
+import { ObjectLink } from "../ui/ObjectLink";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemSentence } from "../ui/ProblemSentence";
 import { Shape, StateWord } from "../ui/State";
@@ -66,8 +68,32 @@ function Causes({ problems, status }: { problems: Problem[]; status: DomainStatu
           {count(roots.length - SHOWN)} more: <Command line="canopyctl get problems" />
         </p>
       )}
+      {status?.restarting?.length ? <Restarting agents={status.restarting} all={status.restartingAgents ?? 0} /> : null}
       {left > 0 && <p className="degraded">{counted(left, "symptom")} not kept: there were too many problems.</p>}
     </section>
+  );
+}
+
+/** Agents that are gone and to be back soon, in the words of `canopyctl status`. */
+function Restarting({ agents, all }: { agents: RestartingAgent[]; all: number }) {
+  const shown = agents.slice(0, SHOWN);
+  const more = all - shown.length;
+  return (
+    <p role="status">
+      <StateWord state="pending">Agents that restart</StateWord>:{" "}
+      {shown.map(({ node, announced }, at) => (
+        <Fragment key={node}>
+          {at > 0 && ", "}
+          <ObjectLink of={{ kind: "node", name: node }} text={node} /> ({announced ? "stopped" : "killed or cut off"})
+        </Fragment>
+      ))}
+      {more > 0 && (
+        <>
+          , <Link to="/nodes">{count(more)} more</Link>
+        </>
+      )}
+      . Their nodes continue to forward.
+    </p>
   );
 }
 

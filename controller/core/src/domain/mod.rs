@@ -61,8 +61,8 @@ use crate::tenant::Scope;
 use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
 use crate::view::{
-    FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, TenantView,
-    TopologyView, WaitedFor,
+    FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, RestartingAgent,
+    TenantView, TopologyStatus, TopologyView, WaitedFor,
 };
 
 mod affected;
@@ -700,6 +700,16 @@ impl Domain {
     /// The network; `None` before a topology was declared.
     pub fn topology(&self) -> Option<TopologyView> {
         Views(&self.state).topology()
+    }
+
+    /// What is observed of the network; `None` before a topology was declared. Costs no copy of its spec.
+    pub fn topology_status(&self) -> Option<TopologyStatus> {
+        Views(&self.state).topology_status()
+    }
+
+    /// Nodes whose agents are gone and to be back soon, in name order.
+    pub fn restarting(&self, now: Monotonic) -> Vec<RestartingAgent> {
+        restarts::awaited(&self.state, now)
     }
 
     /// Calls `visit` for every node, in arbitrary order; costs no copy of a spec.

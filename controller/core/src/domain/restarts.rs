@@ -22,6 +22,7 @@ use canopy_units::Monotonic;
 use super::state::State;
 use crate::resource::{Node, Restart, RestartState};
 use crate::topology::NodeIx;
+use crate::view::RestartingAgent;
 
 /// An agent that announced nothing is back within this long: it was killed, or its machine was.
 pub(super) const KILLED: Duration = Duration::from_secs(10);
@@ -64,6 +65,19 @@ pub(super) fn expire(state: &mut State, now: Monotonic) -> Vec<String> {
         changed.push(node.spec.base.name.clone());
     }
     changed
+}
+
+/// Nodes whose agents are to be back soon, in name order. Passes over each node.
+pub(super) fn awaited(state: &State, now: Monotonic) -> Vec<RestartingAgent> {
+    let is_awaited = |node: &&Node| node.is_restarting() && !node.retired;
+    let view = |node: &Node| {
+        let restart = node.restart.as_ref()?;
+        let back_within = restart.until.since(now);
+        Some(RestartingAgent { node: node.spec.base.name.clone(), announced: restart.is_announced, back_within })
+    };
+    let mut awaited: Vec<RestartingAgent> = state.nodes.iter().filter(is_awaited).filter_map(view).collect();
+    awaited.sort_unstable_by(|a, b| a.node.cmp(&b.node));
+    awaited
 }
 
 /// Whether the node behind this port restarts: that it does not answer shows nothing.

@@ -29,6 +29,12 @@ pub(super) struct Views<'a>(pub(super) &'a State);
 impl Views<'_> {
     /// The network; `None` before a topology was declared.
     pub(super) fn topology(&self) -> Option<TopologyView> {
+        let (t, status) = (self.0.topology.as_ref()?, self.topology_status()?);
+        Some(TopologyView { metadata: t.metadata.clone(), spec: TopologySpec::clone(&t.network.spec), status })
+    }
+
+    /// What is observed of the network; `None` before a topology was declared.
+    pub(super) fn topology_status(&self) -> Option<TopologyStatus> {
         let t = self.0.topology.as_ref()?;
         let count = |of: &dyn Fn(&Node) -> bool| self.0.nodes.iter().filter(|n| of(n)).count();
         // Nothing waits for one that has left.
@@ -40,17 +46,13 @@ impl Views<'_> {
             if synced == all { Why::AllSynced } else { Why::NotSynced },
             format!("{synced} of {all} nodes run their desired state, {connected} agents are connected"),
         );
-        Some(TopologyView {
-            metadata: t.metadata.clone(),
-            spec: TopologySpec::clone(&t.network.spec),
-            status: TopologyStatus {
-                nodes: self.0.nodes.len() as u32,
-                connected_nodes: connected as u32,
-                synced_nodes: synced as u32,
-                hosts: t.network.spec.hosts.len() as u32,
-                links: t.network.spec.links.len() as u32,
-                conditions: vec![ready],
-            },
+        Some(TopologyStatus {
+            nodes: self.0.nodes.len() as u32,
+            connected_nodes: connected as u32,
+            synced_nodes: synced as u32,
+            hosts: t.network.spec.hosts.len() as u32,
+            links: t.network.spec.links.len() as u32,
+            conditions: vec![ready],
         })
     }
 

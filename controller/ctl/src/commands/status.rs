@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use canopy_controller_api::health::DomainStatus;
+use canopy_controller_api::health::{DomainStatus, RestartingAgent};
 use serde_json::Value;
 
 use super::{commit, problems};
@@ -42,6 +42,9 @@ fn write(status: &DomainStatus, is_markdown: bool, out: &mut dyn Write) -> Resul
         text(&status.version),
         status.term
     )?;
+    if !status.restarting.is_empty() {
+        writeln!(out, "Agents that restart: {}. Their nodes continue to forward", restarting(status))?;
+    }
     let groups: Vec<String> = status.groups.iter().map(|(phase, n)| format!("{n} {}", text(phase))).collect();
     if let Some(commit) = &status.pending_commit {
         writeln!(out, "{}", commit::line(commit, status.time_unix_ns))?;
@@ -66,6 +69,20 @@ fn write(status: &DomainStatus, is_markdown: bool, out: &mut dyn Write) -> Resul
     Ok(())
 }
 
+/// Names of the nodes whose agents restart, each with why its agent is gone and when it counts as away.
+fn restarting(status: &DomainStatus) -> String {
+    let one = |agent: &RestartingAgent| {
+        let why = if agent.announced { "stopped" } else { "killed or cut off" };
+        format!("{} ({why}, {} s left to be back)", text(&agent.node), agent.back_within_ms.div_ceil(1000))
+    };
+    let mut names: Vec<String> = status.restarting.iter().take(SHOWN).map(one).collect();
+    let more = (status.restarting_agents as usize).saturating_sub(names.len());
+    if more > 0 {
+        names.push(format!("{more} more (canopyctl get nodes)"));
+    }
+    names.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -84,6 +101,8 @@ mod tests {
             nodes: 6,
             connected_nodes: 6,
             synced_nodes: 5,
+            restarting_agents: 0,
+            restarting: Vec::new(),
             hosts: 6,
             links: 12,
             groups: BTreeMap::from([("Ready".into(), 3), ("Stalled".into(), 1)]),
@@ -112,5 +131,22 @@ mod tests {
         let many = shown(8);
         assert!(many.ends_with("3 more causes: canopyctl get problems\n"), "{many}");
         assert!(many.lines().count() < 45, "more than a screen:\n{many}");
+    }
+
+    /// Catches an agent that is gone and named nowhere until its problem opens.
+    #[test]
+    fn agents_that_restart_are_named_before_there_is_a_problem() {
+        let of = |n: u32| {
+            let agent = |n| RestartingAgent { node: format!("n{n}"), announced: n == 1, back_within_ms: 6_100 };
+            let mut out = Vec::new();
+            let status =
+                DomainStatus { restarting_agents: n, restarting: (1..=n.min(50)).map(agent).collect(), ..status(0) };
+            write(&status, false, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(!of(0).contains("restart"));
+        let two = "\nAgents that restart: n1 (stopped, 7 s left to be back), n2 (killed or cut off, 7 s left to be back). Their nodes continue to forward\nGroups: ";
+        assert!(of(2).contains(two), "{}", of(2));
+        assert!(of(60).contains("55 more (canopyctl get nodes). Their nodes"), "{}", of(60));
     }
 }

@@ -94,7 +94,8 @@ pub(crate) async fn codes() -> Json<List<ProblemCodeItem>> {
 /// The domain on one screen: how many of what, and the root problems.
 #[utoipa::path(get, path = "/api/v1/status", tag = "problems", operation_id = "getStatus", responses((status = 200, body = DomainStatus, description = "the status")))]
 pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainStatus> {
-    let (term, topology) = controller.read(|d| (d.term(), d.topology().map(|t| t.status)));
+    let now = controller.now();
+    let (term, topology, awaited) = controller.read(|d| (d.term(), d.topology_status(), d.restarting(now)));
     let (mut roots, mut silenced) = (BTreeMap::new(), 0);
     let mut problems = Vec::new();
     for item in items(&controller, &Scope::Domain).filter(|p| p.root) {
@@ -116,6 +117,8 @@ pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainS
         nodes: count(|t| t.nodes),
         connected_nodes: count(|t| t.connected_nodes),
         synced_nodes: count(|t| t.synced_nodes),
+        restarting_agents: awaited.len() as u32,
+        restarting: awaited.into_iter().take(SHOWN).map(Into::into).collect(),
         hosts: count(|t| t.hosts),
         links: count(|t| t.links),
         groups: controller

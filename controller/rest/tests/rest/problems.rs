@@ -81,7 +81,11 @@ async fn the_status_counts_and_names_causes_and_follows_what_changes() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     let list = api.get("/api/v1/problems?kind=node&name=n1").await.json();
     assert!(names(&list).contains(&("AgentSilent".into(), "n1".into())), "{list}");
+    assert_eq!((&status["restartingAgents"], &status["restarting"]), (&json!(0), &json!([])));
     drop(connection);
+    let status = api.get("/api/v1/status").await.json();
+    let gone = json!([{"node": "n1", "announced": false, "backWithinMs": 10_000}]);
+    assert_eq!((&status["restartingAgents"], &status["restarting"]), (&json!(1), &gone));
     let page = api.get("/plain").await.text;
     assert!(page.contains("restarting") && page.contains("not connected"), "{page}");
 

@@ -36,6 +36,8 @@ pub(super) struct Made {
     pub(super) causes: Vec<String>,
     /// What `canopyctl why` is asked, and a part of its answer.
     pub(super) why: (Vec<String>, String),
+    /// What `canopyctl status` shows before there is a problem; empty: nothing.
+    pub(super) at_once: String,
     pub(super) mend: Box<dyn FnOnce(&mut Watched)>,
 }
 
@@ -43,7 +45,12 @@ impl Made {
     /// With one cause.
     pub(super) fn new(cause: impl Into<String>, of: &str, shown: impl Into<String>) -> Self {
         let of = of.split(' ').map(str::to_owned).collect();
-        Self { causes: vec![cause.into()], why: (of, shown.into()), mend: Box::new(|_| ()) }
+        Self { causes: vec![cause.into()], why: (of, shown.into()), at_once: String::new(), mend: Box::new(|_| ()) }
+    }
+
+    /// `canopyctl status` names it by this text as long as no cause is open.
+    pub(super) fn named_at_once(self, text: impl Into<String>) -> Self {
+        Self { at_once: text.into(), ..self }
     }
 
     pub(super) fn mended_by(self, mend: impl FnOnce(&mut Watched) + 'static) -> Self {
@@ -99,8 +106,9 @@ impl Watched {
         let (name, since) = (fault.name, Instant::now());
         let made = (fault.make)(self);
         let wanted: BTreeSet<String> = made.causes.iter().cloned().collect();
+        let at_once = self.named_at_once(name, &made.at_once).then(|| since.elapsed());
         self.wait_causes(name, &wanted);
-        let named = since.elapsed();
+        let named = at_once.unwrap_or_else(|| since.elapsed());
         self.codes.extend(wanted.iter().map(|cause| code(cause).to_owned()));
         let screen = self.canopyctl(&["status"]);
         println!("{name}: named after {:.1} s\n{screen}", named.as_secs_f64());
@@ -175,6 +183,22 @@ impl Watched {
         };
         let before = scrapes();
         self.bed.lab.wait("six more scrapes", |_| Ok(scrapes() > before + 6)).unwrap();
+    }
+
+    /// Waits until `canopyctl status` shows this text, which it does before a cause is open; false if there is none.
+    fn named_at_once(&self, fault: &str, text: &str) -> bool {
+        if text.is_empty() {
+            return false;
+        }
+        let mut seen = String::new();
+        let waited = self.bed.lab.wait(&format!("{fault}: {text}"), |_| {
+            seen = self.bed.canopyctl(&["status"])?;
+            Ok(seen.contains(text))
+        });
+        waited.unwrap_or_else(|e| panic!("{e:#}: {seen}"));
+        println!("{fault}: shown at once\n{seen}");
+        assert!(seen.contains("No problem is open"), "{seen}");
+        true
     }
 
     fn wait_causes(&self, what: &str, wanted: &BTreeSet<String>) {

@@ -204,7 +204,8 @@ fn agent_hangs(w: &mut Watched) -> Made {
 
 fn agent_killed(w: &mut Watched) -> Made {
     w.bed.lab.kill_agent("n2").unwrap();
-    Made::new("AgentDisconnected node/n2", "node n2", "no agent of this node is connected").mended_by(|w| {
+    let killed = Made::new("AgentDisconnected node/n2", "node n2", "no agent of this node is connected");
+    killed.named_at_once("Agents that restart: n2 (killed or cut off, ").mended_by(|w| {
         assert_eq!(w.phase(), "Ready", "the node forwards");
         w.bed.lab.start_agent("n2").unwrap();
     })

@@ -11,6 +11,7 @@ use crate::condition::{ConditionKind, ConditionReason, ConditionStatus};
 use crate::domain::BranchNews;
 use crate::problem::ProblemCode as Code;
 use crate::testing::fabric;
+use crate::view::RestartingAgent;
 
 const S: u64 = 1_000_000_000;
 
@@ -74,6 +75,10 @@ fn a_node_that_does_not_answer_counts_after_the_time_of_a_kill_and_its_agent_aft
         let mut bed = Bed::new();
         bed.gone(announced, 100);
         assert_eq!(bed.connected(), (ConditionStatus::False, ConditionReason::Restarting));
+        let awaited = |bed: &Bed, second: u64| bed.w.domain.restarting(instant(second * S));
+        let back_within = Duration::from_secs(term - 1);
+        let gone = RestartingAgent { node: bed.spine.clone(), announced: announced.is_some(), back_within };
+        assert_eq!(awaited(&bed, 101), [gone]);
         for leaf in ["leaf1", "leaf2"] {
             bed.report(leaf, Some(ItemKind::Silence));
             assert_eq!(bed.dead(leaf, 101), BTreeSet::new());
@@ -87,12 +92,14 @@ fn a_node_that_does_not_answer_counts_after_the_time_of_a_kill_and_its_agent_aft
             assert_eq!(bed.w.domain.expire_restarts(instant(110 * S)), [bed.spine.clone()]);
             assert_eq!(bed.dead("leaf1", 110), BTreeSet::from([bed.up.clone()]));
             assert_eq!(bed.connected().1, ConditionReason::Restarting);
+            assert_eq!(awaited(&bed, 110).len(), 1);
             assert_eq!(bed.codes(100 + term - 1), []);
         }
         assert_eq!(bed.w.domain.expire_restarts(instant((100 + term) * S)), [bed.spine.clone()]);
         assert_eq!(bed.w.domain.expire_restarts(instant((101 + term) * S)), Vec::<String>::new(), "once");
         assert_eq!(bed.codes(101 + term), [Code::AgentDisconnected]);
         assert_eq!(bed.connected(), (ConditionStatus::False, ConditionReason::AgentNotConnected));
+        assert_eq!(awaited(&bed, 101 + term), [], "its problem names it");
         for leaf in ["leaf1", "leaf2"] {
             assert_eq!(bed.dead(leaf, 101 + term), BTreeSet::from([bed.up.clone()]));
         }
