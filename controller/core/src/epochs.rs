@@ -19,12 +19,12 @@
 //!
 //! The epochs are durable with the tree. Those of a version that had one epoch per tree follow from that one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use canopy_model::ids::NodeId;
 use canopy_model::topology::Endpoint;
 
-use crate::receivers_by_edge::{Joined, REFRESHED_EVERY, ReceiversByEdge, counts_since};
+use crate::receivers_by_edge::{self, Joined, REFRESHED_EVERY, ReceiversByEdge, counts_since, without};
 use crate::topology::Network;
 use crate::tree::Tree;
 
@@ -79,7 +79,8 @@ impl Epochs {
     ) -> Self {
         let Planning { network, tree, behind, epoch, is_open, .. } = *planning;
         let refreshed = epoch - epoch % REFRESHED_EVERY;
-        let present: BTreeSet<Joined> = receivers.copied().collect();
+        let mut present: Vec<Joined> = receivers.copied().collect();
+        present.sort();
         let arrives = |r: &Joined| r.late && r.since == epoch;
         let id = |at: usize| network.id(tree.nodes[at].node);
         let mut changes = vec![false; tree.nodes.len()];
@@ -89,11 +90,9 @@ impl Epochs {
             let Some(up) = t.parent else { continue };
             let (node, parent) = (id(at), id(up.position));
             let concerns = |before: &ReceiversByEdge| {
-                let none = BTreeSet::new();
-                let was = before.get(&(parent, node)).unwrap_or(&none);
-                let is = behind.get(&(parent, node)).unwrap_or(&none);
-                let gains = is.difference(was).any(|r| r.since < epoch || arrives(r));
-                gains || was.difference(is).any(|r| present.contains(r))
+                let [was, is] = [before, behind].map(|of| receivers_by_edge::at(of, (parent, node)));
+                let gains = without(is, was).any(|r| r.since < epoch || arrives(r));
+                gains || without(was, is).any(|r| present.binary_search(r).is_ok())
             };
             changes[at] |= match self.below.get(&node) {
                 Some(known) => known.parent != parent || known.since < refreshed,

@@ -40,6 +40,7 @@ pub mod error;
 pub mod fields;
 pub mod health;
 pub mod hmac;
+mod hops;
 pub mod incident;
 pub mod limits;
 pub mod metadata;

@@ -7,7 +7,7 @@
 //!
 //! With IP multicast between nodes the tree, its branches and the reverse path are the same; only the first SID differs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -270,9 +270,10 @@ fn behind(network: &Network, tree: &Tree, edges: &BTreeMap<NodeIx, Vec<&Placed>>
     // Parents come before their children.
     for (child, t) in tree.nodes.iter().enumerate().rev() {
         let Some(up) = t.parent else { continue };
-        let receivers = std::mem::take(&mut at[child]);
+        let mut receivers = std::mem::take(&mut at[child]);
+        // A stable sort uses that those of each child, and the node's own, are in order.
+        receivers.sort();
         at[up.position].extend(&receivers);
-        let receivers: BTreeSet<Joined> = receivers.into_iter().collect();
         out.insert((network.id(tree.nodes[up.position].node), network.id(t.node)), receivers);
     }
     out

@@ -14,6 +14,7 @@ use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
 use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
 use ipnet::Ipv6Net;
 
+use crate::hops::Hops;
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 
 /// Index of a node in its [`Network`], in the order of declaration. Meaningless in another network.
@@ -23,6 +24,8 @@ pub(crate) type NodeIx = usize;
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     pub(crate) spec: Arc<TopologySpec>,
+    /// Numbers in the locator, by node: next to each other, because trees compare many.
+    ids: Arc<[NodeId]>,
     by_name: Arc<HashMap<String, NodeIx>>,
     ports: Arc<Vec<Vec<PortInfo>>>,
     hosts: Arc<HashMap<String, Attachment>>,
@@ -44,6 +47,7 @@ pub(crate) struct Network {
     block: UsidBlock,
     /// Made when it is first asked for: most networks that are built are not asked for paths.
     fabric: Arc<OnceLock<Option<Fabric>>>,
+    hops: Hops,
 }
 
 /// Links that two states of one network use differently.
@@ -139,6 +143,7 @@ impl Network {
         let mut destinations: Vec<(Ipv6Net, NodeIx)> = locators.chain(attached).collect();
         destinations.sort_unstable();
         let network = Self {
+            ids: spec.nodes.iter().map(|node| node.id).collect(),
             spec: Arc::new(spec),
             destinations: Arc::new(destinations),
             ends: Arc::new(ends),
@@ -153,6 +158,7 @@ impl Network {
             avoided: BTreeSet::new(),
             block: plan.usid_block(),
             fabric: Arc::default(),
+            hops: Hops::default(),
         };
         Ok(network.with_links(down, drains, left))
     }
@@ -404,7 +410,7 @@ impl Network {
 
     /// The node's number in the locator.
     pub(crate) fn id(&self, node: NodeIx) -> NodeId {
-        self.spec.nodes[node].id
+        self.ids[node]
     }
 
     /// The node's ports in index order.
@@ -432,7 +438,7 @@ impl Network {
     /// Hop counts from `root`, `u32::MAX` for nodes not reached before `enough`, called after each whole distance,
     /// returns true. Also returns the nodes in the order of their distance.
     pub(crate) fn distances(&self, root: NodeIx, enough: impl FnMut(&[NodeIx]) -> bool) -> (Vec<u32>, Vec<NodeIx>) {
-        self.hops(root, |_| true, enough)
+        self.search(root, |_| true, enough)
     }
 
     /// The same over links that carry packets.
@@ -441,10 +447,15 @@ impl Network {
         root: NodeIx,
         enough: impl FnMut(&[NodeIx]) -> bool,
     ) -> (Vec<u32>, Vec<NodeIx>) {
-        self.hops(root, |a| !self.is_broken(a.link), enough)
+        self.search(root, |a| !self.is_broken(a.link), enough)
     }
 
-    fn hops(
+    /// Hop counts from `root` over links that carry packets, [`UNREACHED`](crate::hops::UNREACHED) where none lead. Kept for the next tree.
+    pub(crate) fn hops_from(&self, root: NodeIx) -> Arc<[u16]> {
+        self.hops.from(root, self.len(), || self.sound_distances(root, |_| false).0)
+    }
+
+    fn search(
         &self,
         root: NodeIx,
         is_way: impl Fn(&Adjacent) -> bool,

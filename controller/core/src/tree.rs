@@ -6,15 +6,16 @@
 //! what fails moves only what leads over it. Nodes of a level that have the same neighbours have the same parent: in a Clos the tree is
 //! about as small as one that is made of as few nodes as possible. Every hop is a tree node, so each branch has a known port.
 //!
-//! What it costs: a search from the root to the farthest receiver, and the links of the tree's nodes.
+//! What it costs: the links of the tree's nodes, and for the first tree from a root a search of the network.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use canopy_model::ids::{PortIndex, TreeId};
+use canopy_model::ids::{NodeId, PortIndex, TreeId};
 use canopy_model::topology::Endpoint;
 
 use crate::hash::mix;
+use crate::hops::UNREACHED;
 use crate::topology::{Adjacent, Network, NodeIx};
 
 mod covering;
@@ -60,22 +61,36 @@ impl Tree {
         root: NodeIx,
         targets: impl IntoIterator<Item = NodeIx>,
     ) -> Result<Self, NodeIx> {
-        let Search { distance, found } = search(network, root, targets)?;
-        let mut levels: Vec<Vec<NodeIx>> = vec![vec![root]];
-        let mut up: Vec<Option<Adjacent>> = vec![None; network.len()];
-        for target in found {
-            let mut at = target;
-            while at != root && up[at].is_none() {
-                let depth = distance[at] as usize;
-                levels.resize_with(levels.len().max(depth + 1), Vec::new);
-                levels[depth].push(at);
+        let hops = network.hops_from(root);
+        // By their distance from the root; of the targets at first, and of what is on the way to them.
+        let mut levels: Vec<Vec<Placed>> = vec![Vec::new()];
+        let mut unreached = None;
+        for target in targets {
+            let depth = hops[target];
+            if depth == UNREACHED {
+                unreached = unreached.into_iter().chain([target]).min();
+                continue;
+            }
+            levels.resize_with(levels.len().max(usize::from(depth) + 1), Vec::new);
+            levels[usize::from(depth)].push(Placed::new(network, target));
+        }
+        if let Some(target) = unreached {
+            return Err(target);
+        }
+        for at in (1..levels.len()).rev() {
+            let (nearer, level) = levels.split_at_mut(at);
+            let (nearer, level) = (&mut nearer[at - 1], &mut level[0]);
+            level.sort_unstable_by_key(|placed| placed.id);
+            level.dedup_by_key(|placed| placed.id);
+            for placed in level {
                 // Each node that was reached has a neighbour that was reached before.
-                let Some(parent) = parent(network, tree, &distance, at) else { return Err(target) };
-                up[at] = Some(parent);
-                at = parent.to;
+                let parent = parent(network, tree, &hops, placed.node).ok_or(placed.node)?;
+                placed.up = Some(parent);
+                nearer.push(Placed::new(network, parent.to));
             }
         }
-        Ok(Self::arrange(network, levels, |node| up[node]))
+        levels[0] = vec![Placed::new(network, root)];
+        Ok(Self::of_levels(network, &levels))
     }
 
     /// The tree that earlier versions led from `root` to all `targets`: what is known of a running group may be its digest alone.
@@ -157,68 +172,70 @@ impl Tree {
     }
 
     fn arrange(network: &Network, levels: Vec<Vec<NodeIx>>, up: impl Fn(NodeIx) -> Option<Adjacent>) -> Self {
-        let mut position = vec![0; network.len()];
+        let placed = |node: NodeIx| Placed { up: up(node), ..Placed::new(network, node) };
+        let mut levels: Vec<Vec<Placed>> =
+            levels.into_iter().map(|level| level.into_iter().map(placed).collect()).collect();
+        levels.iter_mut().for_each(|level| level.sort_unstable_by_key(|placed| placed.id));
+        Self::of_levels(network, &levels)
+    }
+
+    /// Of nodes by their distance from the root, each level in order of node number, with each node's parent in the level before.
+    fn of_levels(network: &Network, levels: &[Vec<Placed>]) -> Self {
         let mut nodes: Vec<TreeNode> = Vec::with_capacity(levels.iter().map(Vec::len).sum());
-        for mut level in levels {
-            level.sort_unstable_by_key(|&n| network.id(n));
-            for node in level {
-                let at = nodes.len();
-                position[node] = at;
-                let up = up(node).map(|a| ParentLink {
-                    position: position[a.to],
-                    port: a.port,
-                    parent_port: a.far_port,
-                    link: a.link,
+        let (mut nearer, mut first): (&[Placed], usize) = (&[], 0);
+        for level in levels {
+            let begin = nodes.len();
+            for placed in level {
+                let link = placed.up.and_then(|up| {
+                    let at = nearer.binary_search_by_key(&network.id(up.to), |placed| placed.id).ok()?;
+                    Some(ParentLink { position: first + at, port: up.port, parent_port: up.far_port, link: up.link })
                 });
-                nodes.push(TreeNode { node, parent: up, children: Vec::new() });
-                if let Some(up) = up {
-                    nodes[up.position].children.push(at);
+                if let Some(link) = link {
+                    let at = nodes.len();
+                    nodes[link.position].children.push(at);
                 }
+                nodes.push(TreeNode { node: placed.node, parent: link, children: Vec::new() });
             }
+            (nearer, first) = (level, begin);
         }
         Self { nodes }
     }
 }
 
-/// What trees from a root to targets are made of.
-struct Search {
-    /// From the root, of all nodes that are as near as the farthest target.
-    distance: Vec<u32>,
-    /// The targets, nearest first.
-    found: Vec<NodeIx>,
+/// A node of a tree that is being built.
+#[derive(Clone, Copy)]
+struct Placed {
+    id: NodeId,
+    node: NodeIx,
+    up: Option<Adjacent>,
 }
 
-/// Searches from `root` until all `targets` are reached over links that carry packets.
-///
-/// # Errors
-/// A target that is not reached.
-fn search(network: &Network, root: NodeIx, targets: impl IntoIterator<Item = NodeIx>) -> Result<Search, NodeIx> {
-    // By node, because every node that is searched is asked for.
-    let mut is_target = vec![false; network.len()];
-    let mut missing = 0;
-    for target in targets {
-        missing += usize::from(!std::mem::replace(&mut is_target[target], true));
+impl Placed {
+    fn new(network: &Network, node: NodeIx) -> Self {
+        Self { id: network.id(node), node, up: None }
     }
-    let (distance, order) = network.sound_distances(root, |level| {
-        missing -= level.iter().filter(|n| is_target[**n]).count();
-        missing == 0
-    });
-    if missing > 0 {
-        let unreached = |n: &NodeIx| is_target[*n] && distance[*n] == u32::MAX;
-        return Err((0..network.len()).find(unreached).unwrap_or(root));
-    }
-    Ok(Search { distance, found: order.into_iter().filter(|node| is_target[*node]).collect() })
 }
 
 /// The link to the parent of `child`, which is at this distance.
-fn parent(network: &Network, tree: TreeId, distance: &[u32], child: NodeIx) -> Option<Adjacent> {
-    let level = distance[child].checked_sub(1)?;
-    let nearer = network.sound(child).filter(|a| distance[a.to] == level);
-    nearer.min_by_key(|a| preference(network, tree, level, child, a)).copied()
+fn parent(network: &Network, tree: TreeId, hops: &[u16], child: NodeIx) -> Option<Adjacent> {
+    let level = hops[child].checked_sub(1)?;
+    let of_level = of_level(tree, level.into());
+    let nearer = network.sound(child).filter(|a| hops[a.to] == level);
+    let mut best: Option<(u64, &Adjacent)> = None;
+    for a in nearer {
+        let neighbour = mix(of_level, network.id(a.to).get().into());
+        let is_better = best.is_none_or(|(least, other)| match neighbour.cmp(&least) {
+            Ordering::Equal => among_parallel(network, tree, child, a) < among_parallel(network, tree, child, other),
+            order => order.is_lt(),
+        });
+        if is_better {
+            best = Some((neighbour, a));
+        }
+    }
+    best.map(|(_, a)| *a)
 }
 
-/// Of links from `child` to neighbours at `level`, a tree leads over the one with the least of these. Of parallel links that is one with
-/// the largest MTU; ties are broken by hash, so that trees spread.
+/// Of links from `child` to neighbours at `level`, a tree leads over the one with the least of these.
 pub(crate) fn preference(
     network: &Network,
     tree: TreeId,
@@ -226,11 +243,21 @@ pub(crate) fn preference(
     child: NodeIx,
     a: &Adjacent,
 ) -> (u64, Reverse<u32>, u64, PortIndex) {
-    let of = |node| u64::from(network.id(node).get());
-    let of_tree = u64::from(tree.get());
     // Different neighbours have different hashes: `mix` is one to one.
-    let neighbour = mix(mix(of_tree, u64::from(level)), of(a.to));
-    (neighbour, Reverse(a.mtu), mix(of_tree, mix(of(child), u64::from(a.port.get()))), a.port)
+    let neighbour = mix(of_level(tree, level), network.id(a.to).get().into());
+    let (mtu, hash, port) = among_parallel(network, tree, child, a);
+    (neighbour, mtu, hash, port)
+}
+
+fn of_level(tree: TreeId, level: u32) -> u64 {
+    mix(tree.get().into(), level.into())
+}
+
+/// Of parallel links from `child`, a tree leads over the one with the least of these: one with the largest MTU; ties are broken by hash, so
+/// that trees spread.
+fn among_parallel(network: &Network, tree: TreeId, child: NodeIx, a: &Adjacent) -> (Reverse<u32>, u64, PortIndex) {
+    let hash = mix(tree.get().into(), mix(network.id(child).get().into(), a.port.get().into()));
+    (Reverse(a.mtu), hash, a.port)
 }
 
 #[cfg(test)]

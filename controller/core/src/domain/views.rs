@@ -302,10 +302,10 @@ fn node_conditions(node: &Node) -> Vec<Condition> {
         let message = "the node has left for good: enroll it again to take it back, or take it out of the topology";
         Condition::new(Kind::Connected, false, Why::Retired, message)
     } else if let Some(restart) = node.restart.as_ref().filter(|_| node.is_restarting()) {
-        let why = if restart.is_announced { "the agent was stopped" } else { "the connection of the agent has ended" };
+        let why = if restart.is_announced { "was stopped" } else { "was killed or cut off" };
         let within = restart.term.as_secs();
         let message = format!(
-            "{why} and is to be back within {within} s of that: the node continues to forward, and trees stay as they are"
+            "the agent {why} and is to be back within {within} s of that: the node continues to forward, and trees stay as they are"
         );
         Condition::new(Kind::Connected, false, Why::Restarting, message)
     } else {

@@ -41,3 +41,28 @@ pub(crate) fn clos() -> TopologySpec {
     }
     t
 }
+
+/// Three levels of switches with `ports` ports each, half of them upwards: edges, spines and cores, without hosts.
+pub(crate) fn fat_tree(ports: u16) -> TopologySpec {
+    let mut t = TopologySpec::default();
+    let half = ports / 2;
+    let add = |t: &mut TopologySpec, name: &str| t.nodes.push(node(name, t.nodes.len() as u64 + 1));
+    (0..half * half).for_each(|core| add(&mut t, &format!("core{core}")));
+    for pod in 0..ports {
+        for spine in 0..half {
+            let name = format!("spine{pod}-{spine}");
+            add(&mut t, &name);
+            for up in 0..half {
+                t.links.push(link(&format!("{name}/up{up}"), &format!("core{}/pod{pod}", spine * half + up)));
+            }
+        }
+        for edge in 0..half {
+            let name = format!("edge{pod}-{edge}");
+            add(&mut t, &name);
+            for up in 0..half {
+                t.links.push(link(&format!("{name}/up{up}"), &format!("spine{pod}-{up}/down{edge}")));
+            }
+        }
+    }
+    t
+}

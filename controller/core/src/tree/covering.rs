@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use canopy_model::ids::TreeId;
 
-use super::{Search, Tree, search};
+use super::Tree;
 use crate::hash::mix;
 use crate::topology::{Adjacent, Network, NodeIx};
 
@@ -45,6 +45,36 @@ pub(super) fn build(
     up.sort_unstable_by_key(|(child, _)| *child);
     let up = |node: NodeIx| Some(up[up.binary_search_by_key(&node, |(child, _)| *child).ok()?].1);
     Ok(Tree::arrange(network, levels, up))
+}
+
+/// What trees from a root to targets are made of.
+struct Search {
+    /// From the root, of all nodes that are as near as the farthest target.
+    distance: Vec<u32>,
+    /// The targets, nearest first.
+    found: Vec<NodeIx>,
+}
+
+/// Searches from `root` until all `targets` are reached over links that carry packets.
+///
+/// # Errors
+/// A target that is not reached.
+fn search(network: &Network, root: NodeIx, targets: impl IntoIterator<Item = NodeIx>) -> Result<Search, NodeIx> {
+    // By node, because every node that is searched is asked for.
+    let mut is_target = vec![false; network.len()];
+    let mut missing = 0;
+    for target in targets {
+        missing += usize::from(!std::mem::replace(&mut is_target[target], true));
+    }
+    let (distance, order) = network.sound_distances(root, |level| {
+        missing -= level.iter().filter(|n| is_target[**n]).count();
+        missing == 0
+    });
+    if missing > 0 {
+        let unreached = |n: &NodeIx| is_target[*n] && distance[*n] == u32::MAX;
+        return Err((0..network.len()).find(unreached).unwrap_or(root));
+    }
+    Ok(Search { distance, found: order.into_iter().filter(|node| is_target[*node]).collect() })
 }
 
 /// A parent one hop nearer for each of `children`, from as few nodes as the greedy choice finds; nodes in `present`, which are in order,

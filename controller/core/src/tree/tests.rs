@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use canopy_model::addressing::AddressPlan;
 use canopy_model::topology::TopologySpec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::clos::fat_tree;
 use crate::testing::{fabric, link, random_graph};
 
 pub(super) fn network(spec: TopologySpec) -> Network {
@@ -291,4 +294,47 @@ fn in_a_clos_trees_have_hardly_more_nodes_than_the_greedy_ones() {
         })
         .collect();
     println!("random graphs of 61 nodes and 180 links, 12 receivers: {:.3}", ratio(&pairs));
+}
+
+/// What trees cost beside a search of the network, which the first tree from a root needs: printed by `make bench`, of 2,880 nodes.
+#[test]
+fn a_tree_costs_no_search_of_the_network() {
+    let is_bench = std::env::var_os("CANOPY_DEEP").is_some();
+    let n = network(fat_tree(if is_bench { 48 } else { 8 }));
+    let edges: Vec<NodeIx> = (0..n.len()).filter(|node| n.name(*node).starts_with("edge")).collect();
+    let dice = |seed: u64, i: u64| edges[mix(seed, i) as usize % edges.len()];
+    for receivers in [64, 1_024] {
+        let groups: Vec<(NodeIx, Vec<NodeIx>)> = (0..if is_bench { 200 } else { 2 })
+            .map(|seed| (dice(seed, 0), (1..=receivers).map(|i| dice(seed, i)).collect()))
+            .collect();
+        let mut nodes = 0;
+        let mut all = |which: &dyn Fn(usize) -> usize| {
+            let start = Instant::now();
+            nodes = (0..groups.len()).map(which).sum::<usize>() / groups.len();
+            start.elapsed() / groups.len() as u32
+        };
+        let search = all(&|i| n.sound_distances(groups[i].0, |_| false).1.len());
+        let tree = |i: usize| {
+            let (root, targets) = &groups[i];
+            Tree::build(&n, tree_id(i as u64 + 1), *root, targets.iter().copied()).unwrap()
+        };
+        let first = all(&|i| tree(i).nodes.len());
+        let next: Vec<_> = (0..5).map(|_| all(&|i| tree(i).nodes.len())).collect();
+        if is_bench {
+            let per_search = |time: &Duration| time.as_secs_f64() / search.as_secs_f64();
+            let [least, most] = [next.iter().min(), next.iter().max()].map(|time| time.map_or(0., per_search));
+            println!(
+                "{receivers} receivers, {nodes} nodes of {}: {:.2} searches for the first tree from a root, {least:.2} to {most:.2} ({:?}) for another; a search takes {search:?}",
+                n.len(),
+                per_search(&first),
+                next[0]
+            );
+        }
+        let (root, _) = groups[0];
+        assert!(Arc::ptr_eq(&n.hops_from(root), &n.hops_from(root)), "it is searched again");
+    }
+    // Hops over other links are others.
+    let (root, link) = (edges[0], &n.spec.links[n.adjacent(edges[0])[0].link]);
+    let without = n.with_links(&BTreeSet::from([link.a.clone()]), &[], &[]);
+    assert_eq!(without.hops_from(root).iter().filter(|hops| **hops == 1).count() + 1, n.adjacent(root).len());
 }

@@ -59,11 +59,11 @@ async fn subject(client: &Client, args: &WhyArgs) -> Result<(SubjectKind, String
             let failing = node.status.conditions.iter().filter(|c| text(c.status) != "True");
             let failing: Vec<String> = failing.map(|c| text(&c.message)).collect();
             let state = if failing.is_empty() {
-                "is connected, in sync and healthy".to_owned()
+                " is connected, in sync and healthy".to_owned()
             } else {
                 format!(": {}", failing.join("; "))
             };
-            Ok((SubjectKind::Node, name.clone(), format!("node {name} {state}")))
+            Ok((SubjectKind::Node, name.clone(), format!("node {name}{state}")))
         }
         Questionable::Link => {
             let label = if name.contains("--") {

@@ -296,12 +296,12 @@ impl Covered {
                 let at = w.domain.state.nodes.iter().find(|n| n.spec.base.node_id == node).unwrap();
                 at.spec.groups.get(&id).unwrap()
             };
-            let child = |((parent, child), behind): (&(NodeId, NodeId), &BTreeSet<Joined>)| {
+            let child = |((parent, child), behind): (&(NodeId, NodeId), &Vec<Joined>)| {
                 let address = w.domain.state.addresses.node_address(*child);
                 let of = program(*parent);
                 let since = of.branches.iter().find(|b| b.address == address).unwrap().since;
                 let (stamp, counted) = (program(*child).epoch, (since, of.epoch));
-                ((*parent, *child), Child { stamp, counted, behind: behind.clone() })
+                ((*parent, *child), Child { stamp, counted, behind: behind.iter().copied().collect() })
             };
             let now: BTreeMap<_, _> = plan.receivers_by_edge.iter().map(child).collect();
             let present: BTreeSet<Joined> = now.values().flat_map(|child| child.behind.iter().copied()).collect();
