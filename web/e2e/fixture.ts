@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a controller with many objects would answer, for pictures and measurements of the UI. It is no test of the API: those use the real controller.
+import { bySeverity } from "../src/api/changes";
 import type { AuditItem, Capture, CaptureHop, CaptureItem, ChangeSet, ChangeSetPhase, ChartUnit, Event, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
-
 export const API = { apiVersion: "canopy/v1" } as const;
 export const T0 = 1_795_596_380e9;
 const PHASES: readonly GroupPhase[] = ["Ready", "Ready", "Ready", "Programming", "Degraded", "Stalled", "Pending", "Failed", "Unknown"];
@@ -50,7 +50,7 @@ export function host(name: string, address: string, prefix: string, at: number):
     kind: "Host",
     metadata: metadata(name),
     spec: { node: `leaf${at + 1}`, port: "eth1", prefix, address, mtu: 9000 },
-    status: { port, reason, agent: at % 5 === 4 ? "NotConnected" : at % 5 === 3 ? "Connected" : "OfNode", sources: at % 3 ? 0 : 2, receivers: (at * 5) % 17, groups: [] },
+    status: { port, reason, agent: at % 5 === 4 ? "NotConnected" : at % 5 === 3 ? "Connected" : "OfNode", sources: at % 3 ? 0 : 2, receivers: (at * 5) % 17, groups: Array.from({ length: (at % 3 ? 0 : 2) + ((at * 5) % 17) }, (_, of) => ({ name: `group-${String(of + 1).padStart(5, "0")}`, role: of < 2 && at % 3 === 0 ? "source" : "receiver", ended: of === 7 })) },
   };
 }
 
@@ -82,7 +82,7 @@ export function group(at: number): Group {
       conditions: [
         { type: "Planned", status: "True", reason: "TreeComputed", message: `the tree has ${nodes.length} nodes` },
         { type: "Programmed", status: phase === "Programming" ? "False" : "True", reason: "Confirmed", message: "every node confirmed its program" },
-        { type: "Stalled", status: phase === "Stalled" ? "True" : "False", reason: "NoStall", message: "a branch holds the group up" },
+        { type: "Stalled", status: phase === "Stalled" ? "True" : "False", reason: "NoStall", message: phase === "Stalled" ? "a branch holds the group up" : "no branch holds the group up" },
       ],
       observedGeneration: 3,
       groupId: at + 1,
@@ -224,8 +224,9 @@ export function links(of: Topology): Link[] {
     }));
 }
 
+/** In the order of the controller. */
 export function problems(count: number, of: Topology, names: readonly string[]): Problem[] {
-  return Array.from({ length: count }, (_, at): Problem => {
+  const all = Array.from({ length: count }, (_, at): Problem => {
     const link = of.spec.links[(at * 5 + 1) % Math.max(1, of.spec.links.length)];
     const name = link ? `${link.a}--${link.b}` : "leaf1/eth1--host1/eth0";
     const critical = at % 3 === 0;
@@ -245,6 +246,7 @@ export function problems(count: number, of: Topology, names: readonly string[]):
       remedy: "Check optics, cables and counters at both ends. Drain the link to move its trees away.",
     };
   });
+  return all.sort(bySeverity);
 }
 
 const CHARTED: Record<string, readonly [string, ChartUnit, number][]> = {
@@ -279,13 +281,14 @@ export function charts(query: URLSearchParams): unknown {
   const steps = Math.floor(now / step) - from + 1;
   const all = CHARTED[object.split("/")[0] ?? ""];
   if (!all || object === "group/group-00003") return undefined;
-  const points = (high: number, series: number) =>
+  const points = (high: number, series: number, of: ChartUnit) =>
     Array.from({ length: steps }, (_, at) => {
       const wave = 0.6 + 0.3 * Math.sin((from + at) / 17 + series) + 0.1 * Math.sin((from + at) * 1.7);
+      if (of === "count") return [Math.round(high * wave), Math.round(high * wave)];
       return (from + at) % 120 < 9 ? null : [high * wave, high * wave * (1.1 + 0.5 * Math.abs(Math.sin((from + at) / 5)))];
     });
   const series = all.filter(([name]) => !query.has("series") || query.get("series") === name);
-  return { ...API, kind: "Charts", startUnixNs: from * step * 1e9, stepSeconds: step, series: series.map(([name, unit, high], at) => ({ object, series: name, unit, points: points(high, at) })) };
+  return { ...API, kind: "Charts", startUnixNs: from * step * 1e9, stepSeconds: step, series: series.map(([name, unit, high], at) => ({ object, series: name, unit, points: points(high, at, unit) })) };
 }
 
 export function flows(node: string, port: string): Flow[] {

@@ -62,6 +62,14 @@ const found: string[] = [];
 mkdirSync(directory, { recursive: true });
 const browser = await chromium.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
 
+/** The innermost elements that reach beyond the right edge, but for those that scroll by themselves. */
+function widest(of: Element): string {
+  const edge = of.getBoundingClientRect().left + of.clientWidth;
+  const beyond = [...of.querySelectorAll("*")].filter((one) => one.getBoundingClientRect().right > edge && !one.parentElement?.closest(".scroll, .octets, .tree"));
+  const innermost = beyond.filter((one) => !beyond.some((other) => other !== one && one.contains(other)));
+  return innermost.slice(0, 3).map((one) => `<${one.tagName.toLowerCase()} class="${one.getAttribute("class") ?? ""}"> ${one.textContent?.slice(0, 40) ?? ""}`).join("; ");
+}
+
 /** Takes a picture of what is there, with what is below the screen, and judges it as far as a program can. */
 async function take(page: Page, file: string): Promise<void> {
   // The page scrolls inside its frame: what is below is part of the picture.
@@ -72,7 +80,7 @@ async function take(page: Page, file: string): Promise<void> {
     await page.setViewportSize({ ...viewport, height: Math.min(4000, Math.max(viewport.height, height + 60)) });
     await page.waitForTimeout(100);
     const wider = await main.evaluate((of) => Math.max(of.scrollWidth - of.clientWidth, document.documentElement.scrollWidth - document.documentElement.clientWidth));
-    if (wider > 0) found.push(`${file}: ${wider} px wider than the screen`);
+    if (wider > 0) found.push(`${file}: ${wider} px wider than the screen, by ${await main.evaluate(widest)}`);
   }
   await page.screenshot({ path: `${directory}/${file}` });
   await page.setViewportSize(viewport);
@@ -84,6 +92,9 @@ async function all(address: string, size: string, ones: Record<string, string>):
   const { origin: url } = new URL(address);
   for (const [screen, viewport] of Object.entries(SCREENS)) {
     for (const colorScheme of ["dark", "light"] as const) {
+      const named = (name: string) => `${name}-${size}-${screen}-${colorScheme}.png`;
+      const names = ["sign-in", ...Object.keys({ ...LISTS, ...ones, ...(size === "100" && OPENED) })];
+      if (!names.some((name) => named(name).includes(word))) continue;
       const context = await browser.newContext({ viewport, colorScheme });
       const page = await context.newPage();
       page.on("pageerror", (error) => found.push(`${page.url()}: ${error.message}`));
@@ -91,7 +102,6 @@ async function all(address: string, size: string, ones: Record<string, string>):
         // Objects that the small fixtures do not have are answered 404.
         if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) found.push(`${page.url()}: ${message.text()}`);
       });
-      const named = (name: string) => `${name}-${size}-${screen}-${colorScheme}.png`;
       if (named("sign-in").includes(word)) {
         await page.goto(url);
         await page.getByRole("heading", { name: "Sign in" }).waitFor();

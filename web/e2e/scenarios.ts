@@ -324,6 +324,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("table", { name: "Checks of the controller" }).getByText(/^revision \d+$/).waitFor();
     await page.getByText(/^\d+ changes?: half within .+, 99\s% within/).waitFor();
     await page.getByText(/^[\d.]+ [kM]?B of 268 MB, \d+ series$/).waitFor();
+    await page.getByRole("region", { name: "Store" }).getByText(/^half within .+, 99\s% within .+, of the last \d+ commits?$/).waitFor();
     await outside("disconnect n2");
     await page.getByText("1 agent of 2 not connected: what is shown of its node is old").waitFor();
     await page.getByRole("table", { name: "Nodes that are not in sync" }).getByRole("row", { name: /n2 not connected/ }).waitFor();

@@ -58,6 +58,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     "/api/v1/incidents": ({ searchParams: query }) => list(incidents(open).filter((one) => !query.has("problem") || one.problem === query.get("problem"))),
     "/api/v1/incidents/1764170000-00000000009a3f00": () => incidentOf(open),
     "/api/v1/problem-codes": () => list([{ code: "LinkLossy", severity: "warning", object: "link", title: "loses packets although its carrier is up", meaning: "Packets that one end sent did not arrive at the other.", remedy: "Check optics.", opensAfterMs: 0, closesAfterMs: 0 }]),
+    "/api/v1/controllers": () => list([{ ...API, kind: "Controller", metadata: metadata("controller"), status: { version: "0.1.0", term: 1, uptimeNs: 93_784e9, store: { engine: "sled", octets: 6_291_456, revision: 4711, backupRevision: 4698, backupUnixNs: T0 - 1860e9, measuredCommits: 1024, commitP50Ns: 1_140_000, commitP99Ns: 8_420_000 } } }]),
     "/api/v1/nodes": () => list(nodes),
     "/api/v1/links": () => list(all),
     "/api/v1/hosts": (url) => page(hosts, url),

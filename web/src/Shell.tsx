@@ -16,9 +16,11 @@ export function Shell() {
   const tenants = useTenants();
   const main = useRef<HTMLElement>(null);
   const path = useRouterState({ select: (state) => state.location.pathname });
-  // Keyboard and screen reader begin at the new page's top.
+  const rail = useRef<HTMLElement>(null);
+  // Keyboard and screen reader begin at the new page's top; on a phone the pages are a row, and the one that is open may be outside of it.
   useEffect(() => {
     main.current?.scrollTo(0, 0);
+    rail.current?.querySelector('[aria-current="page"]')?.scrollIntoView({ inline: "center", block: "nearest" });
   }, [path]);
   const [searching, setSearching] = useState(false);
   useEffect(() => {
@@ -38,7 +40,7 @@ export function Shell() {
       <a className="skip" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>
         Skip to the content
       </a>
-      <nav className="rail" aria-label="Pages">
+      <nav className="rail" aria-label="Pages" ref={rail}>
         <Link to="/" className="brand">
           <img src="/icon.svg" alt="" width="18" height="18" />
           Canopy

@@ -18,7 +18,7 @@ use canopy_controller_core::{Applied, Command, Domain, DomainError, EXAMINED, Gr
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{GroupPhase, NodeStatus};
-use canopy_store::{Recovery, Store};
+use canopy_store::{Backup, Recovery, Store};
 use canopy_units::{Monotonic, UnixTime};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -580,6 +580,12 @@ impl Controller {
         let store = self.0.store.clone();
         let engine = store.engine();
         (engine, tokio::task::spawn_blocking(move || store.octets()).await.ok().flatten())
+    }
+
+    /// The newest backup that the store keeps of itself.
+    pub async fn last_backup(&self) -> Option<Backup> {
+        let store = self.0.store.clone();
+        tokio::task::spawn_blocking(move || store.last_backup()).await.ok().flatten()
     }
 
     /// How long the last commits of the store took.

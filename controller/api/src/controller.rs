@@ -63,6 +63,12 @@ pub struct StoreStatus {
     /// Why it takes no changes; absent while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<String>,
+    /// Commits that the newest backup beside the store holds, which restores it after damage; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_revision: Option<u64>,
+    /// When that backup was written, nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_unix_ns: Option<u64>,
     /// The commits whose times follow: those since the start, 1,024 at most.
     pub measured_commits: u32,
     /// Half of them were durable within so many nanoseconds; absent without one.

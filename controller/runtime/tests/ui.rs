@@ -319,7 +319,8 @@ fn fabric() -> String {
     });
     let links = (1..=leaves).flat_map(|leaf| {
         let up = (0..4).map(move |up| {
-            let spine = (leaf * 4 + up) % spines + 1;
+            // Each shares three with the next one: a topology has to connect.
+            let spine = (leaf + up) % spines + 1;
             format!("    - {{a: leaf{leaf}/eth{}, b: spine{spine}/eth{leaf}, rateBps: 400000000000}}\n", up + 2)
         });
         up.chain([format!("    - {{a: leaf{leaf}/eth1, b: host{leaf}/eth0, rateBps: 400000000000}}\n")])

@@ -32,7 +32,7 @@ use crate::recovery::{self, Recovery};
 use crate::reserve::{Reserve, is_full};
 use crate::snapshot::files::SnapshotDir;
 use crate::store::keys_below;
-use crate::{EngineKind, ORDINARY_OCTETS, Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
+use crate::{Backup, EngineKind, ORDINARY_OCTETS, Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
 
 /// Directory of backups.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
@@ -244,6 +244,10 @@ impl Store for EmbeddedStore {
 
     fn octets(&self) -> Option<u64> {
         octets_below(&self.path.join(self.kind.dir())).ok()
+    }
+
+    fn last_backup(&self) -> Option<Backup> {
+        self.snapshots.last()
     }
 
     fn recovery(&self) -> Option<Recovery> {

@@ -36,5 +36,5 @@ pub use mem::MemStore;
 pub use recovery::{Recovery, acknowledge_recovery};
 pub use snapshot::Snapshot;
 pub use store::{
-    MAX_KEY_BYTES, MAX_OPS, MAX_VALUE_BYTES, ORDINARY_OCTETS, Op, RESTORE_GAP, Revision, Store, check_ops,
+    Backup, MAX_KEY_BYTES, MAX_OPS, MAX_VALUE_BYTES, ORDINARY_OCTETS, Op, RESTORE_GAP, Revision, Store, check_ops,
 };

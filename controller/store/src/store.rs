@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::time::SystemTime;
 
 use crate::{Recovery, Snapshot, StoreError};
 
@@ -21,6 +22,15 @@ pub const MAX_KEY_BYTES: usize = 512;
 
 /// Values of one transaction for which a store that is [ready](Store::ready) has space, octets.
 pub const ORDINARY_OCTETS: usize = 2 << 20;
+
+/// A backup that a store keeps of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// The revision of what it holds.
+    pub revision: Revision,
+    /// When it was written, by the clock of its file system.
+    pub at: SystemTime,
+}
 
 /// One write of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +124,11 @@ pub trait Store: Send + Sync {
 
     /// Directory for files that are kept beside the store and may be lost with the machine; `None` of a store in memory.
     fn beside(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The newest backup that the store keeps of itself beside its database; `None` without one.
+    fn last_backup(&self) -> Option<Backup> {
         None
     }
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use canopy_store::{EmbeddedStore, EngineKind, Op, RESTORE_GAP, Store, StoreError, acknowledge_recovery};
+use canopy_store::{EmbeddedStore, EngineKind, MemStore, Op, RESTORE_GAP, Store, StoreError, acknowledge_recovery};
 
 fn put(key: &str) -> Op {
     Op::Put { key: key.into(), value: b"v".to_vec() }
@@ -242,6 +242,28 @@ fn old_backups_do_not_pile_up() {
             store.checkpoint().unwrap();
         }
         assert_eq!(fs::read_dir(dir.path().join("snapshots")).unwrap().count(), 5);
+    });
+}
+
+#[test]
+fn the_last_backup_is_known_also_after_a_restart() {
+    each(|kind| {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path(), kind);
+        assert_eq!(store.last_backup(), None);
+        store.commit(0, &[put("a")]).unwrap();
+        assert_eq!(store.last_backup(), None, "a commit is no backup");
+        store.checkpoint().unwrap();
+        let first = store.last_backup().expect("a backup was written");
+        assert_eq!(first.revision, 1);
+        let file = dir.path().join("snapshots/00000000000000000001.snapshot");
+        assert_eq!(first.at, fs::metadata(file).unwrap().modified().unwrap());
+        store.commit(1, &[put("b")]).unwrap();
+        store.checkpoint().unwrap();
+        assert_eq!(store.last_backup().unwrap().revision, 2);
+        drop(store);
+        assert_eq!(open(dir.path(), kind).last_backup().unwrap().revision, 2);
+        assert_eq!(MemStore::default().last_backup(), None);
     });
 }
 

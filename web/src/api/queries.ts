@@ -262,6 +262,18 @@ export const events = queryOptions({
   queryFn: async () => ((await data(api.GET("/api/v1/events", { params: { query: { limit: EVENTS_KEPT } } }))) as { items: Event[] }).items,
 });
 
+/** The controller that answers, with its store. */
+export const controller = queryOptions({
+  queryKey: ["controller"],
+  enabled: isOfDomain,
+  queryFn: async () => {
+    const [first] = (await data(api.GET("/api/v1/controllers"))).items;
+    if (!first) throw new Error("the answer names no controller");
+    return first.status;
+  },
+  refetchInterval: 10_000,
+});
+
 /** What the controller exports about itself. The text has a line per series, at most 50,000: it is read as seldom as Prometheus reads it. */
 export const metrics = queryOptions({
   queryKey: ["metrics"],

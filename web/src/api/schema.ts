@@ -5053,6 +5053,16 @@ export interface components {
         StoreStatus: {
             /**
              * Format: uint64
+             * @description Commits that the newest backup beside the store holds, which restores it after damage; absent without one.
+             */
+            backupRevision?: number | null;
+            /**
+             * Format: uint64
+             * @description When that backup was written, nanoseconds since 1970.
+             */
+            backupUnixNs?: number | null;
+            /**
+             * Format: uint64
              * @description Half of them were durable within so many nanoseconds; absent without one.
              */
             commitP50Ns?: number | null;

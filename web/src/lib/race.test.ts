@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { GroupSample } from "../api/types";
-import { Race, waitedFor } from "./race";
+import { Race, verdict, waitedFor } from "./race";
 
 const sample = (node: string, time: number, high: number, branches: [string, number | null, number][]): GroupSample =>
   ({ node, timeUnixNs: time, high, branches: branches.map(([address, next, bytes]) => ({ address, next, bytes, lastFeedbackNs: 5 })) }) as unknown as GroupSample;
@@ -31,4 +31,18 @@ it("follows the minimum from the headend to a receiver", () => {
   expect(waitedFor("n6", [sample("n6", 1, 100, [["n4", 100, 0]])], childOf)).toEqual([]);
   // A node that is a child of itself does not end the page.
   expect(waitedFor("a", [sample("a", 1, 9, [["x", 1, 0]])], new Map([["x", "a"]])).length).toBeLessThan(4);
+});
+
+// Catches a sentence that names one receiver while the accent line leads to another that is as far behind.
+it("names the receiver that the accent line leads to", () => {
+  const receivers = ["r1", "r2", "r3"].map((host) => ({ host, address: host }));
+  const race = new Race(["r1", "r2", "r3"]);
+  expect(verdict(race, receivers, undefined)).toBe("No edge has reported positions of receivers yet.");
+  race.update([sample("n1", 1e9, 100, [["r1", 90, 0], ["r2", 90, 0], ["r3", 95, 0]])]);
+  expect(verdict(race, receivers, "r2")).toMatch(/^r2 is furthest behind: 10 packets .*; the accent line/);
+  expect(verdict(race, receivers, "r3")).toMatch(/^r1 is furthest behind: 10 packets .*\. The headend waits for r3: /);
+  expect(verdict(race, receivers, "n9")).toMatch(/The headend waits for another branch: /);
+  expect(verdict(race, receivers, undefined)).toMatch(/^r1 is furthest behind: 10 packets that its edge forwarded are not acknowledged\.$/);
+  race.update([sample("n1", 2e9, 100, [["r1", 100, 0], ["r2", 100, 0], ["r3", 100, 0]])]);
+  expect(verdict(race, receivers, undefined)).toBe("Every receiver acknowledged everything that its edge has forwarded.");
 });

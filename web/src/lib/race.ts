@@ -2,6 +2,7 @@
 // Where each receiver of a group is, from two samples of its edge. Both ends of a lane are of one sample of one node: positions of nodes
 // that were sampled at different moments differ by millions of packets.
 import type { GroupSample } from "../api/types";
+import { count } from "./format";
 
 /** What telemetry has of the receivers, by index; `NaN` = not known. */
 export class Race {
@@ -67,4 +68,19 @@ export function waitedFor(root: string, samples: readonly GroupSample[], childOf
     sample = child ? byNode.get(child) : undefined;
   }
   return path;
+}
+
+/** Who is behind, as a sentence. `receivers` are in the order of the race; `waited` is the address of the one that the headend waits for. */
+export function verdict(race: Race, receivers: readonly { host: string; address: string }[], waited: string | undefined): string {
+  const known = race.behind.filter((behind) => !Number.isNaN(behind)).length;
+  if (known === 0) return "No edge has reported positions of receivers yet.";
+  const most = race.furthest();
+  if (most === 0) return known === receivers.length ? "Every receiver acknowledged everything that its edge has forwarded." : `${count(known)} of ${count(receivers.length)} receivers are active; they acknowledged everything.`;
+  // Of several that are equally far behind, the one that is waited for.
+  const held = receivers.findIndex(({ address }) => address === waited);
+  const at = race.behind[held] === most ? held : race.behind.indexOf(most);
+  const behind = `${receivers[at]?.host ?? "a receiver"} is furthest behind: ${count(most)} packets that its edge forwarded are not acknowledged`;
+  if (waited === undefined) return `${behind}.`;
+  if (at === held) return `${behind}; the accent line is the path that the headend waits for.`;
+  return `${behind}. The headend waits for ${receivers[held]?.host ?? "another branch"}: the accent line is the path.`;
 }

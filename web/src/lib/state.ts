@@ -34,10 +34,12 @@ export function ofCondition(type: string, status: ConditionStatus): State {
   return (status === "True") === BAD_WHEN_TRUE.has(type) ? "degraded" : "ok";
 }
 
+/** The states, those that need someone first. */
+export const WORST_FIRST: readonly State[] = ["failed", "degraded", "pending", "ok"];
+
 /** Of several the worst. */
 export function worst(states: readonly State[]): State {
-  const order: readonly State[] = ["ok", "pending", "degraded", "failed"];
-  return states.reduce<State>((a, b) => (order.indexOf(b) > order.indexOf(a) ? b : a), "ok");
+  return states.reduce<State>((a, b) => (WORST_FIRST.indexOf(b) < WORST_FIRST.indexOf(a) ? b : a), "ok");
 }
 
 /** The phases, those that need someone first. */

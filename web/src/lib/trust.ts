@@ -4,7 +4,7 @@ import type { DomainStatus, Problem } from "../api/types";
 import { bytes, count, counted } from "./format";
 import type { Own } from "./metrics";
 import { sentence } from "./problem";
-import type { State } from "./state";
+import { WORST_FIRST, type State } from "./state";
 
 export interface Doubt {
   state: State;
@@ -38,13 +38,12 @@ export function doubts({ readiness, status, problems, own, isLive }: Known): Dou
     ...(problems ?? []).filter(({ object }) => object.kind === "controller").map((problem): Doubt => ({ state: problem.severity === "critical" ? "failed" : "degraded", text: sentence(problem) })),
     status.connectedNodes < status.nodes && { state: "degraded", text: `${counted(status.nodes - status.connectedNodes, "agent")} of ${count(status.nodes)} not connected: what is shown of ${status.nodes - status.connectedNodes === 1 ? "its node" : "their nodes"} is old` },
     status.syncedNodes < status.connectedNodes && { state: "pending", text: `${counted(status.connectedNodes - status.syncedNodes, "connected node")} without exactly the desired state` },
-    value("canopy_intent_unconfirmed_changes") > 0 && { state: "pending", text: `${counted(value("canopy_intent_unconfirmed_changes"), "change")} not confirmed by every node that it concerns` },
+    value("canopy_intent_unconfirmed_changes") > 0 && { state: "pending", text: `${counted(value("canopy_intent_unconfirmed_changes"), "change")} not confirmed by every node that ${value("canopy_intent_unconfirmed_changes") === 1 ? "it concerns" : "they concern"}` },
     status.leftOut > 0 && { state: "degraded", text: `${counted(status.leftOut, "symptom")} not kept: there were too many problems` },
     value("canopy_controller_series_left_out") > 0 && { state: "pending", text: `${counted(value("canopy_controller_series_left_out"), "series", "series")} left out of the last scrape of metrics` },
     value("canopy_charts_samples_left_out_total") > 0 && { state: "pending", text: `${counted(value("canopy_charts_samples_left_out_total"), "sample")} not charted: no room in ${bytes(CHARTS)}` },
   ];
-  const order: readonly State[] = ["failed", "degraded", "pending", "ok"];
-  return found.filter((doubt) => doubt !== false).sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
+  return found.filter((doubt) => doubt !== false).sort((a, b) => WORST_FIRST.indexOf(a.state) - WORST_FIRST.indexOf(b.state));
 }
 
 /** Memory of charts, at most. */

@@ -26,11 +26,11 @@ export function ChangeSets() {
                   <tr>
                     <th scope="col">Id</th>
                     <th scope="col">Phase</th>
-                    <th scope="col">By</th>
+                    <th scope="col" className="wide">By</th>
                     <th scope="col" className="right">Resources</th>
-                    <th scope="col" className="right">Created</th>
-                    <th scope="col" className="right">Updated</th>
-                    <th scope="col">Begun</th>
+                    <th scope="col" className="right wide">Created</th>
+                    <th scope="col" className="right wide">Updated</th>
+                    <th scope="col" className="wide">Begun</th>
                   </tr>
                 </thead>
                 <tbody>
@@ -41,11 +41,11 @@ export function ChangeSets() {
                         <StateWord state={ofChangeSet(set)}>{set.phase}</StateWord>
                         {set.waitsFor && <div className="faint">waits: {set.waitsFor}</div>}
                       </td>
-                      <td>{principal(set.by)}</td>
+                      <td className="wide">{principal(set.by)}</td>
                       <td className="num right">{count(set.done)}/{count(set.items)}</td>
-                      <td className="num right">{count(set.created)}</td>
-                      <td className="num right">{count(set.updated)}</td>
-                      <td><Instant at={set.begunUnixNs} /></td>
+                      <td className="num right wide">{count(set.created)}</td>
+                      <td className="num right wide">{count(set.updated)}</td>
+                      <td className="wide"><Instant at={set.begunUnixNs} /></td>
                     </tr>
                   ))}
                 </tbody>

@@ -3,14 +3,17 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import * as queries from "../api/queries";
-import type { DomainStatus } from "../api/types";
+import type { DomainStatus, StoreStatus } from "../api/types";
 import { useLive } from "../api/useLive";
 import { clockDifference } from "../lib/clock";
-import { bytes, count, counted, span } from "../lib/format";
+import { age, bytes, count, counted, span } from "../lib/format";
 import { within, type Own } from "../lib/metrics";
+import { commitTimes, unsaved } from "../lib/store";
 import { syncWord } from "../lib/node";
-import { worst } from "../lib/state";
+import { byName } from "../lib/order";
+import { worst, WORST_FIRST } from "../lib/state";
 import { check, CHARTS, doubts, type Doubt } from "../lib/trust";
+import { Age } from "../ui/Age";
 import { Command } from "../ui/Command";
 import { ErrorNote, Loaded, Page } from "../ui/Page";
 import { ProblemSentence } from "../ui/ProblemSentence";
@@ -24,6 +27,7 @@ export function ControllerPage() {
   const readiness = useQuery(queries.readiness);
   const problems = useQuery(queries.problems);
   const metrics = useQuery(queries.metrics);
+  const controller = useQuery(queries.controller);
   const isLive = useLive().phase === "live";
   const values = metrics.data ?? (metrics.error ? null : undefined);
   const found = doubts({ readiness: readiness.data, status: status.data, problems: problems.data, own: values, isLive });
@@ -45,8 +49,16 @@ export function ControllerPage() {
         </section>
       </div>
       <Behind />
-      <h2>Controller</h2>
-      <Loaded query={status}>{(domain) => <Facts domain={domain} own={metrics.data} />}</Loaded>
+      <div className="columns">
+        <section aria-label="Controller">
+          <h2>Controller</h2>
+          <Loaded query={status}>{(domain) => <Facts domain={domain} own={metrics.data} uptimeNs={controller.data?.uptimeNs} />}</Loaded>
+        </section>
+        <section aria-label="Store">
+          <h2>Store</h2>
+          <Loaded query={controller}>{({ store }) => <StoreFacts store={store} />}</Loaded>
+        </section>
+      </div>
     </Page>
   );
 }
@@ -126,7 +138,7 @@ function Completeness({ own: { values, times }, leftOut }: { own: Own; leftOut: 
 function Behind() {
   const query = useQuery(queries.nodes);
   const all = (query.data ?? []).map((node) => ({ name: node.metadata.name, sync: syncWord(node) }));
-  const behind = (["failed", "degraded", "pending"] as const).flatMap((state) => all.filter(({ sync }) => sync[0] === state));
+  const behind = WORST_FIRST.filter((state) => state !== "ok").flatMap((state) => all.filter(({ sync }) => sync[0] === state).sort((a, b) => byName(a.name, b.name)));
   if (behind.length === 0) return null;
   return (
     <section aria-label="Nodes that are not in sync">
@@ -141,17 +153,41 @@ function Behind() {
           ))}
         </tbody>
       </table>
-      {behind.length > ROWS && <p className="faint">{count(behind.length - ROWS)} more: <Command line="canopyctl get nodes" /></p>}
+      {behind.length > ROWS && <p><Link to="/nodes">{count(behind.length - ROWS)} more</Link></p>}
     </section>
   );
 }
 
-function Facts({ domain, own }: { domain: DomainStatus; own: Own | undefined }) {
+/** Where what was acknowledged is, and how long that took. */
+function StoreFacts({ store }: { store: StoreStatus }) {
+  return (
+    <dl className="facts">
+      <dt>Engine</dt>
+      <dd>{store.engine === "memory" ? "memory: nothing is kept over a restart" : store.engine}</dd>
+      <dt>Size</dt>
+      <dd>{store.octets === undefined || store.octets === null ? "–" : bytes(store.octets)}</dd>
+      <dt>Takes changes</dt>
+      <dd>{store.readOnly ? <span className="failed">no: {store.readOnly}</span> : "yes"}</dd>
+      <dt>Commits</dt>
+      <dd>{count(store.revision)} since it was made</dd>
+      <dt>Time of a commit</dt>
+      <dd>{commitTimes(store)}</dd>
+      <dt>Last backup</dt>
+      <dd>{store.backupUnixNs ? <><Age since={store.backupUnixNs} /> ago{unsaved(store)}</> : "none: one is written beside the store once something is committed"}</dd>
+      <dt>The same by command</dt>
+      <dd><Command line="canopyctl get controllers" /></dd>
+    </dl>
+  );
+}
+
+function Facts({ domain, own, uptimeNs }: { domain: DomainStatus; own: Own | undefined; uptimeNs: number | undefined }) {
   const difference = clockDifference();
   return (
     <dl className="facts">
       <dt>Version</dt>
       <dd>{domain.version}, API {domain.apiVersion}</dd>
+      <dt>Runs for</dt>
+      <dd className="num">{uptimeNs === undefined ? "–" : age(uptimeNs)}</dd>
       <dt>Term</dt>
       <dd className="num">{count(domain.term)}</dd>
       <dt>Commands since its start</dt>

@@ -28,13 +28,13 @@ export function Drains() {
               <table className="plain" aria-label="Drains">
                 <thead>
                   <tr>
-                    <th>Name</th>
+                    <th className="wide">Name</th>
                     <th>Target</th>
                     <th>State</th>
                     <th>Ends</th>
                     <th>Reason</th>
-                    <th>Hosts behind it</th>
-                    <th>
+                    <th className="wide">Hosts behind it</th>
+                    <th className="wide">
                       <span className="faint">Action</span>
                     </th>
                   </tr>
@@ -42,7 +42,7 @@ export function Drains() {
                 <tbody>
                   {list.map((drain) => (
                     <tr key={drain.metadata.name}>
-                      <td>{drain.metadata.name}</td>
+                      <td className="wide">{drain.metadata.name}</td>
                       <td>
                         <DrainTarget drain={drain} />
                         <div className="faint">{counted(drain.status.links.length, "link")}</div>
@@ -58,8 +58,9 @@ export function Drains() {
                       </td>
                       <td>{drain.spec.until ? <Instant at={Date.parse(drain.spec.until) * 1e6} /> : <span className="faint">by hand</span>}</td>
                       <td>{drain.spec.reason}</td>
-                      <td>{drain.status.hosts.join(", ") || "–"}</td>
-                      <td>
+                      <td className="wide">{drain.status.hosts.join(", ") || "–"}</td>
+                      {/* A phone is for reading. */}
+                      <td className="wide">
                         <button type="button" onClick={() => setEnding(drain)}>
                           Put back…
                         </button>

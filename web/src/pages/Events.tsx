@@ -17,8 +17,18 @@ const COLUMNS: readonly Column<Event>[] = [
   { name: "Code", width: "minmax(8rem, 1fr)", wide: true, cell: (e) => <code>{e.code}</code> },
   { name: "Node", width: "minmax(4rem, .6fr)", wide: true, cell: (e) => e.node && <Link to="/events" search={{ node: e.node }}>{e.node}</Link> },
   { name: "Group", width: "minmax(5rem, .8fr)", wide: true, cell: (e) => e.group && <Link to="/groups/$group" params={{ group: e.group }}>{e.group}</Link> },
-  { name: "Detail", width: "minmax(8rem, 4fr)", cell: (e) => <span title={e.detail}>{e.detail}</span> },
+  { name: "Detail", width: "minmax(8rem, 4fr)", cell: (e) => <><What of={e} />{e.detail}</> },
 ];
+
+/** Code and object, where they have no column. */
+function What({ of }: { of: Event }) {
+  return (
+    <span className="narrow">
+      <code>{of.code}</code>
+      {of.group ? <> <Link to="/groups/$group" params={{ group: of.group }}>{of.group}</Link></> : of.node && <> <Link to="/nodes/$node" params={{ node: of.node }}>{of.node}</Link></>}:{" "}
+    </span>
+  );
+}
 
 export function Events() {
   const search = route.useSearch();
@@ -68,7 +78,7 @@ export function Events() {
       </div>
       <Loaded query={query}>
         {(all) =>
-          rows.length ? <Table label="Events" columns={COLUMNS} rows={rows} rowKey={(e) => String(e.sequence)} /> : <Empty>{all.length ? "No event passes the filter." : "Nothing has happened since the controller started."}</Empty>
+          rows.length ? <Table label="Events" columns={COLUMNS} rows={rows} rowKey={(e) => String(e.sequence)} wraps /> : <Empty>{all.length ? "No event passes the filter." : "Nothing has happened since the controller started."}</Empty>
         }
       </Loaded>
     </Page>

@@ -11,6 +11,7 @@ import { ofCondition, ofPhase } from "../lib/state";
 import { Age } from "../ui/Age";
 import { Command, Mono } from "../ui/Command";
 import { Loaded, Page } from "../ui/Page";
+import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
 import { OverTime } from "./charts/OverTime";
@@ -57,6 +58,8 @@ function Detail({ group }: { group: Group }) {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const lines = useRef<SVGSVGElement>(null);
+  const behind = useRef<HTMLParagraphElement>(null);
+  const hasReceivers = group.status.tree.some((node) => node.branches.some((branch) => branch.kind === "receiver"));
   const onPath = useCallback((path: readonly string[], rates: ReadonlyMap<string, number>) => {
     for (const line of lines.current?.querySelectorAll<SVGElement>("[data-branch]") ?? []) {
       line.classList.toggle("waited", path.includes(line.dataset["branch"] ?? ""));
@@ -93,10 +96,13 @@ function Detail({ group }: { group: Group }) {
         )}
       </p>
       <SilencesOf kind="group" name={name} />
+      <ProblemsOf kind="group" name={name} />
+      {/* The receiver that the data waits for, above the tree, which is higher than a screen where many receive. */}
+      {hasReceivers && <p ref={behind}>Reading who is behind…</p>}
       <h2>Tree</h2>
       <Tree group={group} problems={problems} lines={lines} />
       <h2>Race</h2>
-      <Race group={group} onPath={onPath} />
+      <Race group={group} line={behind} onPath={onPath} />
       <h2>Waited for</h2>
       <Waited group={name} />
       <OverTime title="Over time" of={{ kind: "group", name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>

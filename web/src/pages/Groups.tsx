@@ -6,6 +6,7 @@ import { useCallback, useEffect, useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Group, GroupPhase } from "../api/types";
 import { count } from "../lib/format";
+import { byName } from "../lib/order";
 import { ofPhase, PHASE_ORDER } from "../lib/state";
 import { Age } from "../ui/Age";
 import { Empty, ErrorNote, Page } from "../ui/Page";
@@ -18,10 +19,13 @@ const WHOLE = 2000;
 
 const route = getRouteApi("/groups");
 
+/** Those that need someone first. */
+const order = (a: Group, b: Group): number => PHASE_ORDER.indexOf(a.status.phase) - PHASE_ORDER.indexOf(b.status.phase) || byName(a.metadata.name, b.metadata.name);
+
 const COLUMNS: readonly Column<Group>[] = [
   {
     name: "Name",
-    width: "minmax(7rem, 2fr)",
+    width: "minmax(6rem, 1.4fr)",
     cell: (g) => <Link to="/groups/$group" params={{ group: g.metadata.name }}>{g.metadata.name}</Link>,
     sort: (g) => g.metadata.name,
   },
@@ -31,16 +35,16 @@ const COLUMNS: readonly Column<Group>[] = [
     cell: (g) => <StateWord state={ofPhase(g.status.phase)}>{g.status.phase}</StateWord>,
     sort: (g) => PHASE_ORDER.indexOf(g.status.phase),
   },
-  { name: "Receivers", width: "5.5rem", right: true, cell: (g) => <span className="num">{count(g.status.receivers)}</span>, sort: (g) => g.status.receivers },
-  { name: "Source", width: "minmax(6rem, 1fr)", wide: true, cell: (g) => g.status.source ?? <span className="faint">none</span>, sort: (g) => g.status.source ?? "" },
+  { name: "Receivers", width: "5rem", right: true, cell: (g) => <span className="num">{count(g.status.receivers)}</span>, sort: (g) => g.status.receivers },
+  { name: "Source", width: "minmax(5rem, .8fr)", wide: true, cell: (g) => g.status.source ?? <span className="faint">none</span>, sort: (g) => g.status.source ?? "" },
   {
     name: "Delivery",
-    width: "minmax(9rem, 1fr)",
+    width: "minmax(11rem, 1fr)",
     wide: true,
     cell: (g) => (g.status.delivery ? <>{g.status.delivery.state} for <Age since={g.status.delivery.sinceUnixNs} /></> : <span className="faint">not reported</span>),
     sort: (g) => g.status.delivery?.state ?? "",
   },
-  { name: "Outstanding", width: "6.5rem", right: true, wide: true, cell: (g) => count(g.status.delivery?.outstandingPackets ?? 0), sort: (g) => g.status.delivery?.outstandingPackets ?? 0 },
+  { name: "Outstanding", width: "5.8rem", right: true, wide: true, cell: (g) => count(g.status.delivery?.outstandingPackets ?? 0), sort: (g) => g.status.delivery?.outstandingPackets ?? 0 },
   { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (g) => <span title={g.status.reason}>{g.status.reason}</span> },
 ];
 
@@ -111,7 +115,7 @@ export function Groups() {
       ) : rows.length === 0 && query.data ? (
         <Empty>No group that was read passes the filter.</Empty>
       ) : (
-        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
+        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} {...(!hasNextPage && { order })} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
       )}
     </Page>
   );

@@ -6,6 +6,7 @@ import { useCallback, useEffect, useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Host, HostAgent } from "../api/types";
 import { count } from "../lib/format";
+import { byName } from "../lib/order";
 import { ofPort, PORT_ORDER } from "../lib/state";
 import { Mono } from "../ui/Command";
 import { Empty, ErrorNote, Page } from "../ui/Page";
@@ -21,16 +22,20 @@ function AgentWord({ of }: { of: HostAgent }) {
   return of === "OfNode" ? <span className="faint">of its node</span> : <StateWord state={of === "Connected" ? "ok" : "degraded"}>{of === "Connected" ? "connected" : "not connected"}</StateWord>;
 }
 
+/** Those whose port needs someone first, then those that applications cannot use to join. */
+const order = (a: Host, b: Host): number => PORT_ORDER.indexOf(a.status.port) - PORT_ORDER.indexOf(b.status.port) || isAway(b) - isAway(a) || byName(a.metadata.name, b.metadata.name);
+const isAway = (h: Host): number => Number(h.status.agent === "NotConnected");
+
 const COLUMNS: readonly Column<Host>[] = [
-  { name: "Name", width: "minmax(6rem, 1.5fr)", cell: (h) => <Link to="/hosts/$host" params={{ host: h.metadata.name }}>{h.metadata.name}</Link>, sort: (h) => h.metadata.name },
+  { name: "Name", width: "minmax(6rem, 1fr)", cell: (h) => <Link to="/hosts/$host" params={{ host: h.metadata.name }}>{h.metadata.name}</Link>, sort: (h) => h.metadata.name },
   { name: "Port state", width: "7rem", cell: (h) => <StateWord state={ofPort(h.status.port)}>{h.status.port}</StateWord>, sort: (h) => PORT_ORDER.indexOf(h.status.port) },
-  { name: "Node", width: "minmax(5rem, 1fr)", cell: (h) => <Link to="/nodes/$node" params={{ node: h.spec.node }}>{h.spec.node}</Link>, sort: (h) => h.spec.node },
-  { name: "Port", width: "minmax(4rem, .7fr)", wide: true, cell: (h) => h.spec.port },
-  { name: "Sends to", width: "5.5rem", right: true, wide: true, cell: (h) => count(h.status.sources), sort: (h) => h.status.sources },
-  { name: "Receives from", width: "7.5rem", right: true, wide: true, cell: (h) => count(h.status.receivers), sort: (h) => h.status.receivers },
+  { name: "Node", width: "minmax(5rem, .8fr)", cell: (h) => <Link to="/nodes/$node" params={{ node: h.spec.node }}>{h.spec.node}</Link>, sort: (h) => h.spec.node },
+  { name: "Port", width: "4rem", wide: true, cell: (h) => h.spec.port },
+  { name: "Sends to", width: "4.5rem", right: true, wide: true, cell: (h) => count(h.status.sources), sort: (h) => h.status.sources },
+  { name: "Receives", width: "4.5rem", right: true, wide: true, cell: (h) => count(h.status.receivers), sort: (h) => h.status.receivers },
   { name: "Agent", width: "7.5rem", wide: true, cell: (h) => <AgentWord of={h.status.agent ?? "OfNode"} />, sort: (h) => AGENT_ORDER.indexOf(h.status.agent ?? "OfNode") },
   { name: "Address", width: "minmax(9rem, 1fr)", wide: true, cell: (h) => <Mono>{h.spec.address}</Mono> },
-  { name: "Why", width: "minmax(8rem, 2fr)", wide: true, cell: (h) => <span title={h.status.reason}>{h.status.reason}</span> },
+  { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (h) => <span title={h.status.reason}>{h.status.reason}</span> },
 ];
 
 export function Hosts() {
@@ -65,7 +70,7 @@ export function Hosts() {
       {query.data && loaded.length === 0 ? (
         <Empty command="canopyctl apply -f topology.yaml">There is no host: hosts are part of the topology.</Empty>
       ) : (
-        <Table label="Hosts" columns={COLUMNS} rows={rows} rowKey={(h) => h.metadata.name} total={text ? rows.length : total} {...(!text && { onEnd: more })} />
+        <Table label="Hosts" columns={COLUMNS} rows={rows} rowKey={(h) => h.metadata.name} {...(!hasNextPage && { order })} total={text ? rows.length : total} {...(!text && { onEnd: more })} />
       )}
     </Page>
   );

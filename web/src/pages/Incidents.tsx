@@ -29,6 +29,7 @@ export function Incidents() {
 }
 
 export function IncidentTable({ list, label }: { list: readonly IncidentItem[]; label: string }) {
+  const isOpen = new Set(useQuery(queries.problems).data?.map(({ id }) => id));
   return (
     <div className="scroll">
       <table className="plain" aria-label={label}>
@@ -36,9 +37,8 @@ export function IncidentTable({ list, label }: { list: readonly IncidentItem[]; 
           <tr>
             <th scope="col">Opened</th>
             <th scope="col">Lasted</th>
-            <th scope="col">Severity</th>
             <th scope="col">What</th>
-            <th scope="col">Affected</th>
+            <th scope="col" className="wide">Affected</th>
           </tr>
         </thead>
         <tbody>
@@ -47,16 +47,14 @@ export function IncidentTable({ list, label }: { list: readonly IncidentItem[]; 
               <td>
                 <Instant at={incident.openedUnixNs} />
               </td>
-              <td className="num">{lasted(incident) ?? <span className="faint">no end known</span>}</td>
+              <td className="num">{lasted(incident) ?? (isOpen.has(incident.problem) ? <strong>still open</strong> : <span className="faint">no end known</span>)}</td>
               <td>
-                <StateWord state={ofSeverityName(incident.severity)}>{incident.severity}</StateWord>
-              </td>
-              <td>
+                <div><StateWord state={ofSeverityName(incident.severity)}>{incident.severity}</StateWord></div>
                 <Link to="/incidents/$incident" params={{ incident: incident.id }}>
                   {sentenceOf(incident)}
                 </Link>
               </td>
-              <td className="num">{incident.affects.length ? counted(incident.affects.length, "problem") : "–"}</td>
+              <td className="num wide">{incident.affects.length ? counted(incident.affects.length, "problem") : "–"}</td>
             </tr>
           ))}
         </tbody>

@@ -6,7 +6,8 @@ import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Link, Problem } from "../api/types";
 import { bytes, count, permille, rate, span } from "../lib/format";
-import { ofSeverity, worst, type State } from "../lib/state";
+import { byName } from "../lib/order";
+import { ofSeverity, worst, WORST_FIRST, type State } from "../lib/state";
 import { ReportedAgo } from "../ui/Age";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
@@ -18,14 +19,13 @@ interface Row {
   word: string;
 }
 
-const ORDER: readonly State[] = ["failed", "degraded", "pending", "ok"];
 const loss = (row: Row) => row.link.status.loss?.permille ?? 0;
 const queue = (row: Row) => row.link.status.congestion?.queueBytes ?? 0;
 
 const COLUMNS: readonly Column<Row>[] = [
   { name: "Port", width: "minmax(6rem, 1fr)", cell: ({ link }) => <Name link={link} />, sort: (r) => r.link.metadata.name },
   { name: "To", width: "minmax(6rem, 1fr)", wide: true, cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
-  { name: "State", width: "minmax(9rem, 1.3fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => ORDER.indexOf(r.state) },
+  { name: "State", width: "minmax(9rem, 1.3fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => WORST_FIRST.indexOf(r.state) },
   { name: "Loss", width: "4rem", right: true, cell: (r) => (r.link.status.loss ? (loss(r) ? permille(loss(r)) : "0") : "–"), sort: loss },
   { name: "Queue", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(queue(r)) : "–"), sort: queue },
   { name: "Peak", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(r.link.status.congestion.peakQueueBytes) : "–"), sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
@@ -35,6 +35,9 @@ const COLUMNS: readonly Column<Row>[] = [
   { name: "Rate", width: "5.2rem", right: true, wide: true, cell: (r) => rate(r.link.spec.rateBps), sort: (r) => r.link.spec.rateBps },
   { name: "Reported", width: "5.2rem", right: true, wide: true, cell: (r) => <ReportedAgo ns={r.link.status.congestion?.reportedAgoNs} /> },
 ];
+
+/** Those that need someone first, then those that lose most. */
+const order = (a: Row, b: Row): number => WORST_FIRST.indexOf(a.state) - WORST_FIRST.indexOf(b.state) || loss(b) - loss(a) || byName(a.link.metadata.name, b.link.metadata.name);
 
 function Name({ link }: { link: Link }) {
   const [node = "", port = ""] = link.metadata.name.split("/");
@@ -82,10 +85,10 @@ export function Links() {
               <div className="tools">
                 <input type="search" aria-label="Filter by port or state" placeholder="port or state" value={text} onChange={(event) => setText(event.target.value)} />
                 <span className="faint" role="status">
-                  {count(rows.length)} of {count(all.length)} link directions, each out of a node's port
+                  {count(rows.length)} of {count(all.length)} link directions, each out of a node's port; those that need someone first
                 </span>
               </div>
-              <Table label="Links" columns={COLUMNS} rows={rows} rowKey={(r) => r.link.metadata.name} />
+              <Table label="Links" columns={COLUMNS} rows={rows} rowKey={(r) => r.link.metadata.name} order={order} />
             </>
           )
         }

@@ -107,7 +107,7 @@ function Detail({ node }: { node: Node }) {
         <table className="plain">
           <thead>
             <tr>
-              <th>Port</th><th>To</th><th className="right">Rate</th><th className="right">MTU</th><th className="right">K_min</th><th className="right">K_max</th><th className="right">RTT_est</th>
+              <th>Port</th><th>To</th><th className="right">Rate</th><th className="right wide">MTU</th><th className="right wide">K_min</th><th className="right">K_max</th><th className="right">RTT_est</th>
             </tr>
           </thead>
           <tbody>
@@ -116,8 +116,8 @@ function Detail({ node }: { node: Node }) {
                 <td><Link to="/links/$node/$port" params={{ node: metadata.name, port: port.name }}>{port.name}</Link></td>
                 <td>{port.peer}</td>
                 <td className="right num">{port.thresholds ? rate(port.thresholds.portRateBps) : "–"}</td>
-                <td className="right num">{port.mtu}</td>
-                <td className="right num">{port.thresholds ? bytes(port.thresholds.kMinBytes) : "–"}</td>
+                <td className="right num wide">{port.mtu}</td>
+                <td className="right num wide">{port.thresholds ? bytes(port.thresholds.kMinBytes) : "–"}</td>
                 <td className="right num">{port.thresholds ? bytes(port.thresholds.kMaxBytes) : "–"}</td>
                 <td className="right num">{port.thresholds ? span(port.thresholds.rttNs) : "–"}</td>
               </tr>

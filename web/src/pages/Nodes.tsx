@@ -7,23 +7,27 @@ import * as queries from "../api/queries";
 import type { Node } from "../api/types";
 import { count } from "../lib/format";
 import { syncWord } from "../lib/node";
+import { byName, firstOf } from "../lib/order";
+import { WORST_FIRST } from "../lib/state";
 import { Mono } from "../ui/Command";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
 
-const ORDER = ["failed", "degraded", "pending", "ok"];
+const rank = (n: Node): number => WORST_FIRST.indexOf(syncWord(n)[0]);
+/** Those that need someone first. */
+const order = (a: Node, b: Node): number => rank(a) - rank(b) || byName(a.metadata.name, b.metadata.name);
 
 const COLUMNS: readonly Column<Node>[] = [
   { name: "Name", width: "minmax(6rem, 1.5fr)", cell: (n) => <Link to="/nodes/$node" params={{ node: n.metadata.name }}>{n.metadata.name}</Link>, sort: (n) => n.metadata.name },
   {
     name: "State",
-    width: "minmax(9rem, 1fr)",
+    width: "minmax(8rem, 1fr)",
     cell: (n) => {
       const [state, word] = syncWord(n);
       return <StateWord state={state}>{word}</StateWord>;
     },
-    sort: (n) => ORDER.indexOf(syncWord(n)[0]),
+    sort: rank,
   },
   { name: "Groups", width: "5rem", right: true, cell: (n) => count(n.spec.groups), sort: (n) => n.spec.groups },
   { name: "Ports", width: "4rem", right: true, wide: true, cell: (n) => count(n.spec.ports.length), sort: (n) => n.spec.ports.length },
@@ -33,6 +37,16 @@ const COLUMNS: readonly Column<Node>[] = [
   { name: "Agent", width: "minmax(5rem, .6fr)", wide: true, cell: (n) => n.status.agentVersion || "–", sort: (n) => n.status.agentVersion },
   { name: "Kernel", width: "minmax(7rem, 1fr)", wide: true, cell: (n) => n.status.kernel || "–", sort: (n) => n.status.kernel },
 ];
+
+/** Those that are not in sync, by word: "; not connected: n4; 2 behind: n1, n3". */
+function behind(all: readonly Node[]): string {
+  const words = new Map<string, string[]>();
+  for (const node of [...all].sort(order)) {
+    const [state, word] = syncWord(node);
+    if (state !== "ok") words.set(word, [...(words.get(word) ?? []), node.metadata.name]);
+  }
+  return words.size === 0 ? ", all in sync" : `; ${[...words].map(([word, names]) => `${word}: ${firstOf(names)}`).join("; ")}`;
+}
 
 export function Nodes() {
   const query = useQuery(queries.nodes);
@@ -49,10 +63,10 @@ export function Nodes() {
               <div className="tools">
                 <input type="search" aria-label="Filter by name or state" placeholder="name or state" value={text} onChange={(event) => setText(event.target.value)} />
                 <span className="faint" role="status">
-                  {count(rows.length)} of {count(all.length)} nodes
+                  {count(rows.length)} of {count(all.length)} nodes{behind(all)}
                 </span>
               </div>
-              <Table label="Nodes" columns={COLUMNS} rows={rows} rowKey={(n) => n.metadata.name} />
+              <Table label="Nodes" columns={COLUMNS} rows={rows} rowKey={(n) => n.metadata.name} order={order} />
             </>
           )
         }

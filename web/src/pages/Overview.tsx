@@ -19,6 +19,8 @@ import { Acknowledge } from "./silences/Acknowledge";
 
 /** Root problems on this page; more are counted. */
 const SHOWN = 50;
+/** The first are shown with what was seen and what to do; of the others that is on a page of their own. */
+const WHOLE = 8;
 /** Up to so many links their reports are counted here. */
 const LINKS = 2000;
 
@@ -58,8 +60,8 @@ function Causes({ problems, status }: { problems: Problem[]; status: DomainStatu
           {silenced > 0 && `, ${silenced === roots.length ? "all" : count(silenced)} known to operators`}, {count(problems.length - roots.length)} more that follow from {roots.length === 1 ? "it" : "them"}
         </p>
       )}
-      {roots.slice(0, SHOWN).map((problem) => (
-        <ProblemSentence key={problem.id} problem={problem}>
+      {roots.slice(0, SHOWN).map((problem, at) => (
+        <ProblemSentence key={problem.id} problem={problem} isShort={at >= WHOLE}>
           <Acknowledge problem={problem} />
         </ProblemSentence>
       ))}
@@ -118,10 +120,10 @@ function Totals({ domain }: { domain: DomainStatus }) {
       <section aria-label="Totals">
         <h2>Domain</h2>
         <dl className="totals">
-          <Total name="Groups" value={total} />
-          <Total name="Nodes" value={domain.nodes} />
-          <Total name="Links" value={domain.links} />
-          <Total name="Hosts" value={domain.hosts} />
+          <Total name="Groups" to="/groups" value={total} />
+          <Total name="Nodes" to="/nodes" value={domain.nodes} />
+          <Total name="Links" to="/links" value={domain.links} />
+          <Total name="Hosts" to="/hosts" value={domain.hosts} />
         </dl>
         <Fleet />
         {total === 0 ? (
@@ -150,11 +152,13 @@ function Totals({ domain }: { domain: DomainStatus }) {
   );
 }
 
-function Total({ name, value }: { name: string; value: number }) {
+function Total({ name, to, value }: { name: string; to: "/groups" | "/nodes" | "/links" | "/hosts"; value: number }) {
   return (
     <div>
       <dt>{name}</dt>
-      <dd className="num">{count(value)}</dd>
+      <dd className="num">
+        <Link to={to}>{count(value)}</Link>
+      </dd>
     </div>
   );
 }

@@ -14,6 +14,7 @@ import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
 import { byObject } from "./Links";
 import { FabricMap } from "./topology/FabricMap";
+import { TopologyDialog } from "./topology/TopologyDialog";
 
 export function TopologyPage() {
   const query = useQuery(queries.topology);
@@ -21,10 +22,21 @@ export function TopologyPage() {
     <Page title="Topology" tab="Topology">
       <Loaded query={query}>
         {(topology) =>
-          topology ? <Fabric topology={topology} /> : <Empty command="canopyctl apply -f topology.yaml">There is no topology yet: nodes, hosts and links have to be declared first.</Empty>
+          topology ? <Fabric topology={topology} /> : <Undeclared />
         }
       </Loaded>
     </Page>
+  );
+}
+
+function Undeclared() {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <>
+      <Empty command="canopyctl apply -f topology.yaml">There is no topology yet: nodes, hosts and links have to be declared first.</Empty>
+      <button type="button" className="primary" onClick={() => setOpen(true)}>Declare…</button>
+      {isOpen && <TopologyDialog onClose={() => setOpen(false)} />}
+    </>
   );
 }
 

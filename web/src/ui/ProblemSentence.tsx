@@ -12,8 +12,15 @@ import { Shape } from "./State";
 
 const SEEN = 3;
 
-/** `children` are further actions. */
-export function ProblemSentence({ problem, children }: { problem: Problem; children?: ReactNode }) {
+interface Props {
+  problem: Problem;
+  /** Without what was seen and what to do, where there are many. */
+  isShort?: boolean;
+  /** Further actions. */
+  children?: ReactNode;
+}
+
+export function ProblemSentence({ problem, isShort = false, children }: Props) {
   const hit = affected(problem.affects);
   return (
     <article className="problem" aria-label={`${problem.severity}: ${sentence(problem)}`}>
@@ -29,14 +36,18 @@ export function ProblemSentence({ problem, children }: { problem: Problem; child
         {problem.closing && ", not seen at present"}
         {hit && `; affects ${hit}`}
       </div>
-      {problem.evidence.slice(0, SEEN).map((line) => (
-        <div key={line} className="detail">
-          {line}
-        </div>
-      ))}
-      <div className="detail">
-        <strong>Do:</strong> {problem.remedy}
-      </div>
+      {!isShort && (
+        <>
+          {problem.evidence.slice(0, SEEN).map((line) => (
+            <div key={line} className="detail">
+              {line}
+            </div>
+          ))}
+          <div className="detail">
+            <strong>Do:</strong> {problem.remedy}
+          </div>
+        </>
+      )}
       {problem.silence && (
         <div className="detail">
           <strong>Known:</strong> <Known silence={problem.silence} />

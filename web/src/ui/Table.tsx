@@ -2,6 +2,7 @@
 // A table of any length: only the rows in view are in the document. Sorting and the row count are announced.
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { byValue } from "../lib/order";
 
 export interface Column<T> {
   name: string;
@@ -20,6 +21,10 @@ interface Props<T> {
   columns: readonly Column<T>[];
   rows: readonly T[];
   rowKey: (row: T) => string;
+  /** The order as long as no column was chosen: lower values first. Without it, that of `rows`. */
+  order?: ((a: T, b: T) => number) | undefined;
+  /** Long text has as many lines as it needs, and its row their height. */
+  wraps?: boolean;
   /** How many there are, when not all are loaded. */
   total?: number | undefined;
   /** Called when the end is in view. */
@@ -39,19 +44,16 @@ function useNarrow(): boolean {
   return narrow;
 }
 
-export function Table<T>({ label, columns, rows, rowKey, total, onEnd }: Props<T>) {
+export function Table<T>({ label, columns, rows, rowKey, order: first, wraps = false, total, onEnd }: Props<T>) {
   const narrow = useNarrow();
   const shown = columns.filter((column) => !narrow || !column.wide);
   const [order, setOrder] = useState<{ name: string; down: boolean } | null>(null);
   const by = order && columns.find((column) => column.name === order.name)?.sort;
   const sorted = useMemo(() => {
-    if (!by || !order) return rows;
+    if (!by || !order) return first ? [...rows].sort(first) : rows;
     const sign = order.down ? -1 : 1;
-    return [...rows].sort((a, b) => {
-      const [x, y] = [by(a), by(b)];
-      return x < y ? -sign : x > y ? sign : 0;
-    });
-  }, [rows, by, order]);
+    return [...rows].sort((a, b) => sign * byValue(by(a), by(b)));
+  }, [rows, by, order, first]);
 
   const body = useRef<HTMLDivElement>(null);
   const [margin, setMargin] = useState(0);
@@ -102,8 +104,9 @@ export function Table<T>({ label, columns, rows, rowKey, total, onEnd }: Props<T
           return (
             <div
               key={rowKey(row)}
+              {...(wraps && { ref: virtual.measureElement, "data-index": item.index })}
               role="row"
-              className="tr"
+              className={wraps ? "tr wraps" : "tr"}
               aria-rowindex={item.index + 2}
               style={{ ...template, transform: `translateY(${item.start - margin}px)` }}
             >

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/controllers`: the controller of the domain.
 
+use std::time::UNIX_EPOCH;
+
 use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
@@ -16,12 +18,15 @@ pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<Cont
         Err(why) => (0, Some(why)),
     };
     let (engine, octets) = controller.store_size().await;
+    let backup = controller.last_backup().await;
     let times = controller.commit_times();
     let store = StoreStatus {
         engine: engine.to_owned(),
         octets,
         revision,
         read_only,
+        backup_revision: backup.map(|backup| backup.revision),
+        backup_unix_ns: backup.and_then(|backup| backup.at.duration_since(UNIX_EPOCH).ok()).map(nanos),
         measured_commits: times.count() as u32,
         commit_p50_ns: times.percentile(50).map(nanos),
         commit_p99_ns: times.percentile(99).map(nanos),

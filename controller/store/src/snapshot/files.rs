@@ -6,7 +6,7 @@ use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
 use crate::replace::replace;
-use crate::{Snapshot, StoreError};
+use crate::{Backup, Snapshot, StoreError};
 
 /// Backups kept.
 const KEPT_SNAPSHOTS: usize = 5;
@@ -34,6 +34,13 @@ impl SnapshotDir {
                 None
             }
         })
+    }
+
+    /// The newest backup, without reading what is in it; `None` without one, or if the directory cannot be read.
+    pub(crate) fn last(&self) -> Option<Backup> {
+        let path = self.files().pop()?;
+        let revision = path.file_stem()?.to_str()?.parse().ok()?;
+        Some(Backup { revision, at: fs::metadata(&path).ok()?.modified().ok()? })
     }
 
     /// Writes a backup durably, then drops the oldest beyond [`KEPT_SNAPSHOTS`].

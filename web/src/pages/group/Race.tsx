@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lane per receiver. Samples are written into the rows as they come; React makes the rows and never sees a sample.
-import { useCallback, useMemo, useRef } from "react";
+import { Link } from "@tanstack/react-router";
+import { useCallback, useMemo, useRef, type RefObject } from "react";
 import { useTelemetry } from "../../api/useTelemetry";
 import type { Group, GroupSample } from "../../api/types";
 import { controllerNow } from "../../lib/clock";
 import { age, count, rate } from "../../lib/format";
 import { psn } from "../../lib/psn";
-import { Race as Positions, waitedFor } from "../../lib/race";
+import { Race as Positions, verdict, waitedFor } from "../../lib/race";
 
 /** Lanes that are drawn; more are counted. */
 const LANES = 64;
@@ -14,11 +15,13 @@ const OLD = 5e9;
 
 interface Props {
   group: Group;
+  /** The element that has the verdict as text. */
+  line: RefObject<HTMLElement | null>;
   /** Addresses of the branches that are waited for, from the headend on; and the rate of each branch, bits per second. */
   onPath: (path: readonly string[], rates: ReadonlyMap<string, number>) => void;
 }
 
-export function Race({ group, onPath }: Props) {
+export function Race({ group, line, onPath }: Props) {
   const { tree } = group.status;
   const receivers = useMemo(
     () => tree.flatMap((node) => node.branches.filter((b) => b.kind === "receiver").map((b) => ({ host: b.name, address: b.address, edge: node.node }))),
@@ -30,7 +33,6 @@ export function Race({ group, onPath }: Props) {
   const branches = useMemo(() => tree.flatMap((node) => node.branches.map((b) => b.address)), [tree]);
   const all = useMemo(() => new Positions(branches), [branches]);
   const rows = useRef<HTMLDivElement>(null);
-  const verdict = useRef<HTMLParagraphElement>(null);
 
   const onSamples = useCallback(
     (samples: GroupSample[]) => {
@@ -43,17 +45,16 @@ export function Race({ group, onPath }: Props) {
         const at = Number(row.dataset["lane"]);
         writeLane(row, positions, at, outstanding, now, path.at(-1) === receivers[at]?.address);
       }
-      if (verdict.current) verdict.current.textContent = sentence(positions, receivers, path.at(-1), outstanding);
+      if (line.current) line.current.textContent = verdict(positions, receivers, path.at(-1));
       onPath(path, new Map(branches.map((address, at) => [address, all.rate[at] ?? Number.NaN])));
     },
-    [positions, all, receivers, branches, root, childOf, onPath],
+    [positions, all, receivers, branches, root, childOf, line, onPath],
   );
   useTelemetry(group.metadata.name, onSamples);
 
   if (receivers.length === 0) return <p className="faint">No receiver is in the tree.</p>;
   return (
     <>
-      <p ref={verdict}>Reading…</p>
       <div role="table" aria-label="Race" className="race" ref={rows}>
         <div role="row">
           <div role="columnheader">Receiver</div>
@@ -65,7 +66,7 @@ export function Race({ group, onPath }: Props) {
         {receivers.slice(0, LANES).map((receiver, at) => (
           <div role="row" key={receiver.address} data-lane={at}>
             <div role="rowheader">
-              {receiver.host} <span className="faint">at {receiver.edge}</span>
+              <Link to="/hosts/$host" params={{ host: receiver.host }}>{receiver.host}</Link> <span className="faint">at {receiver.edge}</span>
             </div>
             <div role="cell" className="lane">
               <div className="track" aria-hidden="true">
@@ -79,9 +80,7 @@ export function Race({ group, onPath }: Props) {
         ))}
       </div>
       {receivers.length > LANES && <p className="faint">{count(receivers.length - LANES)} more receivers are not drawn.</p>}
-      <p className="faint">
-        Both ends of a lane are of one sample of the receiver's edge. Not in the telemetry yet: the age of the oldest unacknowledged packet.
-      </p>
+      <p className="faint">Both ends of a lane are of one sample of the receiver's edge.</p>
     </>
   );
 }
@@ -103,13 +102,4 @@ function writeLane(row: HTMLElement, positions: Positions, at: number, outstandi
   set("psn", Number.isNaN(next) ? "–" : psn(next - 1));
   const bits = positions.rate[at] ?? Number.NaN;
   set("rate", Number.isNaN(bits) ? "–" : rate(bits));
-}
-
-function sentence(positions: Positions, receivers: readonly { host: string }[], waited: string | undefined, outstanding: number): string {
-  const known = positions.behind.filter((behind) => !Number.isNaN(behind)).length;
-  if (known === 0) return "No edge has reported positions of receivers yet.";
-  if (outstanding === 0) return known === receivers.length ? "Every receiver acknowledged everything that its edge has forwarded." : `${count(known)} of ${count(receivers.length)} receivers are active; they acknowledged everything.`;
-  const at = positions.behind.indexOf(outstanding);
-  const host = receivers[at]?.host ?? "a receiver";
-  return `${host} is furthest behind: ${count(outstanding)} packets that its edge forwarded are not acknowledged${waited ? "; the accent line is the path that the headend waits for" : ""}.`;
 }

@@ -41,9 +41,14 @@ export function Tree({ group, problems, lines }: Props) {
           return (
             <g key={`${edge.from} ${edge.to}`} className={state}>
               <path className="edge" data-branch={edge.address} d={`M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`} strokeDasharray={state === "ok" ? undefined : state === "pending" ? "2 4" : "7 4"} />
-              <text className="small" x={x2 - 6} y={y1 < y2 ? y2 + 14 : y2 - 5} textAnchor="end" data-rate={edge.address} aria-hidden="true" />
             </g>
           );
+        })}
+        {/* Above every line, of which none crosses a number then. */}
+        {drawn.edges.map((edge) => {
+          const [from, to] = [at.get(edge.from), at.get(edge.to)];
+          if (!from || !to) return null;
+          return <text key={`${edge.from} ${edge.to}`} className="small" x={x(to) - 6} y={y(to) + BOX.height / 2 + (y(from) < y(to) ? 14 : -5)} textAnchor="end" data-rate={edge.address} aria-hidden="true" />;
         })}
         {drawn.places.map((place) => (
           <PlaceBox key={`${place.kind} ${place.name}`} place={place} x={x(place)} y={y(place)} state={states.get(place.name) ?? "ok"} />

@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import * as queries from "../../api/queries";
 import { count } from "../../lib/format";
 import { parts, percent, sentence, wait } from "../../lib/waited";
+import { Command } from "../../ui/Command";
 import { Loaded } from "../../ui/Page";
 
 export function Waited({ group }: { group: string }) {
@@ -46,7 +47,7 @@ export function Waited({ group }: { group: string }) {
                 </table>
               </>
             )}
-            {shares.left > 0 && <p className="faint">{count(shares.left)} more receivers: canopyctl top group {group} --limit 1000</p>}
+            {shares.left > 0 && <p className="faint">{count(shares.left)} more receivers: <Command line={`canopyctl top group ${group} --limit 1000`} /></p>}
           </>
         );
       }}

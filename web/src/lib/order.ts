@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which order names and rows are shown.
+
+/** Names as people count them: leaf2 before leaf10. */
+const names = new Intl.Collator("en", { numeric: true });
+
+export const byName = (a: string, b: string): number => names.compare(a, b) || (a < b ? -1 : a > b ? 1 : 0);
+
+/** What a column is sorted by: numbers by size, text as names. */
+export function byValue(a: string | number, b: string | number): number {
+  return typeof a === "number" && typeof b === "number" ? a - b : byName(String(a), String(b));
+}
+
+/** The first names of many, and how many more there are: "leaf2, leaf10 and 3 more". */
+export function firstOf(all: readonly string[], shown = 5): string {
+  const first = [...all].sort(byName).slice(0, shown).join(", ");
+  return all.length > shown ? `${first} and ${all.length - shown} more` : first;
+}
