@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
-import type { ObjectRef, ProblemRef } from "../api/types";
-import { affected, object } from "./problem";
+import type { ObjectRef, Problem, ProblemRef } from "../api/types";
+import { affected, kinds, object, quoted } from "./problem";
 
 const ref = (kind: ObjectRef["kind"], name: string): ProblemRef => ({ code: "C", id: `${kind}${name}`, object: { kind, name } });
 
@@ -15,4 +15,19 @@ it("names objects as canopyctl does", () => {
 it("counts each object once", () => {
   expect(affected([ref("group", "a"), ref("group", "a"), ref("group", "b"), ref("member", "a/r1")])).toBe("2 groups, 1 member");
   expect(affected([])).toBe("");
+});
+
+// Catches an Overview on which 600 agents that are away are 600 sentences, and what else is wrong is below them.
+it("counts problems of one code, and names the first", () => {
+  const problem = (severity: string, code: string, kind: string, name: string) => ({ severity, code, object: { kind, name } }) as Problem;
+  const nodes = [10, 9, 2, 1, 11, 12].map((at) => problem("critical", "AgentDisconnected", "node", `n${at}`));
+  expect(kinds([...nodes, problem("warning", "LinkLossy", "link", "a--b")])).toEqual([
+    { severity: "critical", code: "AgentDisconnected", objects: "6 nodes: n1, n2, n9, n10, n11 and 1 more" },
+    { severity: "warning", code: "LinkLossy", objects: "1 link: a--b" },
+  ]);
+  expect(kinds([])).toEqual([]);
+});
+
+it("finds the commands in a remedy", () => {
+  expect(quoted("Run `a b`, then wait.")).toEqual(["Run ", "a b", ", then wait."]);
 });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Problems in the same words as `canopyctl status`.
-import type { ObjectRef, Problem, ProblemRef } from "../api/types";
+import type { ObjectRef, Problem, ProblemRef, Severity } from "../api/types";
 import { counted } from "./format";
+import { firstOf } from "./order";
 
 /** An object with its kind: "link n6/eth2--n4/eth1", "receiver r3 of group demo". */
 export function object(of: ObjectRef): string {
@@ -23,3 +24,28 @@ export function affected(problems: readonly ProblemRef[]): string {
   }
   return [...kinds].map(([kind, names]) => counted(names.size, kind)).join(", ");
 }
+
+/** Problems of one code. */
+export interface Kind {
+  severity: Severity;
+  code: string;
+  /** "600 nodes: leaf1, leaf2, leaf3, leaf4, leaf5 and 595 more". */
+  objects: string;
+}
+
+/** Problems by code, in the order of the first of each. */
+export function kinds(problems: readonly Problem[]): Kind[] {
+  const byCode = new Map<string, Problem[]>();
+  for (const problem of problems) {
+    const key = `${problem.severity} ${problem.code}`;
+    byCode.set(key, [...(byCode.get(key) ?? []), problem]);
+  }
+  return [...byCode.values()].flatMap((of) => {
+    const [first] = of;
+    if (!first) return [];
+    return [{ severity: first.severity, code: first.code, objects: `${counted(of.length, first.object.kind)}: ${firstOf(of.map(({ object: { name } }) => name))}` }];
+  });
+}
+
+/** A text, where every second part is a command that it quotes in backticks. */
+export const quoted = (text: string): string[] => text.split("`");

@@ -31,10 +31,10 @@ const COLUMNS: readonly Column<Host>[] = [
   { name: "Port state", width: "7rem", cell: (h) => <StateWord state={ofPort(h.status.port)}>{h.status.port}</StateWord>, sort: (h) => PORT_ORDER.indexOf(h.status.port) },
   { name: "Node", width: "minmax(5rem, .8fr)", cell: (h) => <Link to="/nodes/$node" params={{ node: h.spec.node }}>{h.spec.node}</Link>, sort: (h) => h.spec.node },
   { name: "Port", width: "4rem", wide: true, cell: (h) => h.spec.port },
-  { name: "Sends to", width: "4.5rem", right: true, wide: true, cell: (h) => count(h.status.sources), sort: (h) => h.status.sources },
+  { name: "Sends to", width: "4.2rem", right: true, wide: true, cell: (h) => count(h.status.sources), sort: (h) => h.status.sources },
   { name: "Receives", width: "4.5rem", right: true, wide: true, cell: (h) => count(h.status.receivers), sort: (h) => h.status.receivers },
-  { name: "Agent", width: "7.5rem", wide: true, cell: (h) => <AgentWord of={h.status.agent ?? "OfNode"} />, sort: (h) => AGENT_ORDER.indexOf(h.status.agent ?? "OfNode") },
-  { name: "Address", width: "minmax(9rem, 1fr)", wide: true, cell: (h) => <Mono>{h.spec.address}</Mono> },
+  { name: "Agent", width: "8.2rem", wide: true, cell: (h) => <AgentWord of={h.status.agent ?? "OfNode"} />, sort: (h) => AGENT_ORDER.indexOf(h.status.agent ?? "OfNode") },
+  { name: "Address", width: "minmax(8rem, 1fr)", wide: true, cell: (h) => <Mono>{h.spec.address}</Mono> },
   { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (h) => <span title={h.status.reason}>{h.status.reason}</span> },
 ];
 

@@ -33,7 +33,7 @@ const COLUMNS: readonly Column<Row>[] = [
   { name: "Marked", width: "4rem", right: true, wide: true, cell: (r) => count(r.link.status.congestion?.marked ?? 0), sort: (r) => r.link.status.congestion?.marked ?? 0 },
   { name: "RTT_est", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.rtt.estimateNs ? span(r.link.status.rtt.estimateNs) : "–"), sort: (r) => r.link.status.rtt.estimateNs ?? 0 },
   { name: "Rate", width: "5.2rem", right: true, wide: true, cell: (r) => rate(r.link.spec.rateBps), sort: (r) => r.link.spec.rateBps },
-  { name: "Reported", width: "5.2rem", right: true, wide: true, cell: (r) => <ReportedAgo ns={r.link.status.congestion?.reportedAgoNs} /> },
+  { name: "Reported", width: "5.2rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? <ReportedAgo ns={r.link.status.congestion.reportedAgoNs} /> : <span className="faint">never</span>) },
 ];
 
 /** Those that need someone first, then those that lose most. */

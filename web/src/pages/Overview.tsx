@@ -6,7 +6,8 @@ import { Fragment } from "react";
 import * as queries from "../api/queries";
 import type { DomainStatus, Problem, RestartingAgent } from "../api/types";
 import { count, counted } from "../lib/format";
-import { ofPhase, PHASE_ORDER } from "../lib/state";
+import { kinds } from "../lib/problem";
+import { ofPhase, ofSeverity, PHASE_ORDER } from "../lib/state";
 import { Command } from "../ui/Command";
 import { ObjectLink } from "../ui/ObjectLink";
 import { Loaded, Page } from "../ui/Page";
@@ -60,6 +61,7 @@ function Causes({ problems, status }: { problems: Problem[]; status: DomainStatu
           {silenced > 0 && `, ${silenced === roots.length ? "all" : count(silenced)} known to operators`}, {count(problems.length - roots.length)} more that follow from {roots.length === 1 ? "it" : "them"}
         </p>
       )}
+      {roots.length > WHOLE && <Kinds roots={roots} />}
       {roots.slice(0, SHOWN).map((problem, at) => (
         <ProblemSentence key={problem.id} problem={problem} isShort={at >= WHOLE}>
           <Acknowledge problem={problem} />
@@ -73,6 +75,19 @@ function Causes({ problems, status }: { problems: Problem[]; status: DomainStatu
       {status?.restarting?.length ? <Restarting agents={status.restarting} all={status.restartingAgents ?? 0} /> : null}
       {left > 0 && <p className="degraded">{counted(left, "symptom")} not kept: there were too many problems.</p>}
     </section>
+  );
+}
+
+/** What is wrong, where there is too much of it to be read one by one. */
+function Kinds({ roots }: { roots: readonly Problem[] }) {
+  return (
+    <ul className="doubts" aria-label="Root problems by code">
+      {kinds(roots).map(({ severity, code, objects }) => (
+        <li key={`${severity} ${code}`}>
+          <StateWord state={ofSeverity(severity)}>{severity}</StateWord> <code>{code}</code>, {objects}
+        </li>
+      ))}
+    </ul>
   );
 }
 

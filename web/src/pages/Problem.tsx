@@ -11,6 +11,7 @@ import { Command } from "../ui/Command";
 import { Known } from "../ui/Known";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { ObjectLink } from "../ui/ObjectLink";
+import { Prose } from "../ui/Prose";
 import { StateWord } from "../ui/State";
 import { IncidentTable } from "./Incidents";
 import { Acknowledge } from "./silences/Acknowledge";
@@ -72,7 +73,7 @@ function Detail({ problem }: { problem: Problem }) {
         <dt>Meaning</dt>
         <dd>{info?.meaning ?? "…"}</dd>
         <dt>What to do</dt>
-        <dd>{problem.remedy}</dd>
+        <dd><Prose text={problem.remedy} /></dd>
         <dt>Code</dt>
         <dd>
           <Command line={`canopyctl explain ${problem.code}`} />

@@ -8,6 +8,7 @@ import { ofSeverity } from "../lib/state";
 import { Age } from "./Age";
 import { Known } from "./Known";
 import { ObjectLink } from "./ObjectLink";
+import { Prose } from "./Prose";
 import { Shape } from "./State";
 
 const SEEN = 3;
@@ -44,7 +45,7 @@ export function ProblemSentence({ problem, isShort = false, children }: Props) {
             </div>
           ))}
           <div className="detail">
-            <strong>Do:</strong> {problem.remedy}
+            <strong>Do:</strong> <Prose text={problem.remedy} />
           </div>
         </>
       )}

@@ -4,6 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { problems } from "../api/queries";
 import { sentence } from "../lib/problem";
 import { ofSeverity } from "../lib/state";
+import { Prose } from "./Prose";
 import { StateWord } from "./State";
 
 /** Open problems of one object, with what is wrong and what to do. */
@@ -15,7 +16,7 @@ export function ProblemsOf({ kind, name }: { kind: "node" | "link" | "port" | "g
         <div key={problem.id} className={`note ${ofSeverity(problem.severity)}`}>
           <StateWord state={ofSeverity(problem.severity)}>{problem.severity}</StateWord>{" "}
           <Link to="/problems/$id" params={{ id: problem.id }}>{sentence(problem)}</Link>
-          <div className="remedy">{problem.remedy}</div>
+          <div className="remedy"><Prose text={problem.remedy} /></div>
         </div>
       ))}
     </>
