@@ -10,11 +10,14 @@ pub(crate) const UNREACHED: u16 = u16::MAX;
 /// Octets that are kept for one network, at most: from other roots each tree searches anew.
 const OCTETS: usize = 64 << 20;
 
+/// Of one root, once it was asked for.
+type Row = OnceLock<Arc<[u16]>>;
+
 /// See the module. A copy is empty: it is made for a network with other links.
 #[derive(Default)]
 pub(crate) struct Hops {
     /// By root; without a node until the first is asked for.
-    rows: OnceLock<Box<[OnceLock<Arc<[u16]>>]>>,
+    rows: OnceLock<Box<[Row]>>,
     kept: AtomicUsize,
 }
 
@@ -34,7 +37,7 @@ impl std::fmt::Debug for Hops {
 impl Hops {
     /// Hop counts from the node of this index in a network of `nodes` nodes, which `search` finds.
     pub(crate) fn from(&self, root: usize, nodes: usize, search: impl FnOnce() -> Vec<u32>) -> Arc<[u16]> {
-        let rows = self.rows.get_or_init(|| (0..nodes).map(|_| OnceLock::new()).collect());
+        let rows = self.rows.get_or_init(|| (0..nodes).map(|_| Row::new()).collect());
         let search = || -> Arc<[u16]> {
             // A network has at most 16,384 nodes.
             search().into_iter().map(|hops| u16::try_from(hops).unwrap_or(UNREACHED)).collect()
