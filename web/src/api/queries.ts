@@ -10,7 +10,7 @@ import { controllerNow, note } from "../lib/clock";
 import { isActive } from "../lib/changeSet";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
-import type { Action, AuditItem, ChangeSet, Drain, Event, GroupPhase, GroupSample, IntentKind, Node, Problem, Silence, VersionedKind } from "./types";
+import type { Action, AuditItem, ChangeSet, Drain, Event, ExpectedPacket, GroupPhase, GroupSample, IntentKind, Node, Problem, Silence, VersionedKind } from "./types";
 
 export interface AuditPage {
   items: AuditItem[];
@@ -107,10 +107,11 @@ export const members = (name: string) =>
     queryFn: async () => (await data(api.GET("/api/v1/groups/{group}/members", { params: { path: { group: name } } }))).items,
   });
 
-/** The packet of a group as the programs of an epoch have it. */
+/** The packet of a group as the programs of an epoch have it; that of the epoch before until it is read, so that what is chosen stays. */
 export const expectedPacket = (name: string, epoch: number) =>
   queryOptions({
     queryKey: ["expectedPacket", name, epoch],
+    placeholderData: (before: ExpectedPacket | undefined, of) => (of?.queryKey[1] === name ? before : undefined),
     queryFn: () => data(api.GET("/api/v1/groups/{group}/packet", { params: { path: { group: name } } })),
     staleTime: 10_000,
   });

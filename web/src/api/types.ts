@@ -46,6 +46,7 @@ export type CaptureFrame = Schemas["CaptureFrame"];
 export type CaptureDifference = Schemas["CaptureDifference"];
 export type CaptureItem = Schemas["CaptureItem"];
 export type ExpectedHop = Schemas["ExpectedHop"];
+export type ExpectedPacket = Schemas["ExpectedPacket"];
 export type ExpectedField = Schemas["ExpectedField"];
 export type CaptureChange = Schemas["CaptureChange"];
 export type Event = Schemas["EventItem"];
