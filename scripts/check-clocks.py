@@ -76,6 +76,7 @@ ALLOWED = {
     "controller/runtime/src/main.rs": "the authority's certificate is valid from and until times of day (X.509)",
     "agent/link/src/identity.rs": "when a certificate is to be renewed; read again each minute, so that a clock that was set takes effect",
     "controller/store/src/embedded.rs": "when a loss was found, for operators",
+    "controller/store/src/store.rs": "when the newest backup was written, as its file system has it, for operators",
 }
 
 
