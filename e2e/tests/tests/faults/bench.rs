@@ -107,8 +107,8 @@ impl Watched {
         let made = (fault.make)(self);
         let wanted: BTreeSet<String> = made.causes.iter().cloned().collect();
         let at_once = self.named_at_once(name, &made.at_once).then(|| since.elapsed());
-        self.wait_causes(name, &wanted);
-        let named = at_once.unwrap_or_else(|| since.elapsed());
+        let among_others = self.wait_causes(name, &wanted);
+        let named = at_once.unwrap_or_else(|| among_others.duration_since(since));
         self.codes.extend(wanted.iter().map(|cause| code(cause).to_owned()));
         let screen = self.canopyctl(&["status"]);
         println!("{name}: named after {:.1} s\n{screen}", named.as_secs_f64());
@@ -201,13 +201,18 @@ impl Watched {
         true
     }
 
-    fn wait_causes(&self, what: &str, wanted: &BTreeSet<String>) {
-        let mut seen = BTreeSet::new();
+    /// Waits until these are the causes, and no others. Returns when all of them were named first: others may go once they are explained.
+    fn wait_causes(&self, what: &str, wanted: &BTreeSet<String>) -> Instant {
+        let (mut seen, mut named) = (BTreeSet::new(), None);
         let waited = self.bed.lab.wait(&format!("{what}: {wanted:?}"), |_| {
             seen = causes(&self.bed);
+            if named.is_none() && seen.is_superset(wanted) {
+                named = Some(Instant::now());
+            }
             Ok(seen == *wanted)
         });
         waited.unwrap_or_else(|e| panic!("{e:#}: {seen:?}"));
+        named.unwrap_or_else(Instant::now)
     }
 
     fn wait_alerts(&self, what: &str, wanted: &BTreeSet<String>) {
