@@ -38,7 +38,9 @@ export function kinds(problems: readonly Problem[]): Kind[] {
   const byCode = new Map<string, Problem[]>();
   for (const problem of problems) {
     const key = `${problem.severity} ${problem.code}`;
-    byCode.set(key, [...(byCode.get(key) ?? []), problem]);
+    const of = byCode.get(key);
+    if (of) of.push(problem);
+    else byCode.set(key, [problem]);
   }
   return [...byCode.values()].flatMap((of) => {
     const [first] = of;
