@@ -18,7 +18,7 @@ use canopy_controller_core::metadata::Metadata;
 use canopy_controller_core::principal::{PrincipalKind, Written};
 use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::{Command, Domain, DomainError};
-use canopy_store::{MAX_VALUE_BYTES, Op};
+use canopy_store::Op;
 use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -246,7 +246,7 @@ impl Commit {
         let value = serde_json::to_vec(&before).expect("what a resource was is JSON");
         let octets = value.len() as u64;
         let full = |why: String| Err(DomainError::Limit(why).into());
-        if value.len() > MAX_VALUE_BYTES {
+        if octets > MAX_OCTETS {
             return full(format!("{target} is too large to be taken back: change it once the commit has ended"));
         }
         if self.changes.len() >= MAX_CHANGES || self.octets + octets > MAX_OCTETS {

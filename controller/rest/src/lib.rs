@@ -39,7 +39,7 @@ mod watch;
 
 pub use accounts::{Accounts, Credentials, NotNamed};
 pub use caller::{Arrival, Caller};
-pub use extract::MAX_BODY_BYTES;
+pub use extract::{MAX_BODY_BYTES, MAX_TOPOLOGY_BYTES};
 pub use host::only_local_names;
 pub use limits::Limits;
 pub use openapi::openapi;

@@ -23,10 +23,13 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::caller::{self, Caller};
 use crate::error::ApiError;
+use crate::extract::is_topology;
 
 /// Octets of bodies until their requests are answered: of all callers, of all tokens of one maker, and of one caller, who gets two of the
 /// largest.
 const REQUESTS: (usize, usize, usize) = (32 << 20, 16 << 20, 8 << 20);
+/// Those of bodies of topologies, alike.
+const TOPOLOGIES: (usize, usize, usize) = (144 << 20, 72 << 20, 72 << 20);
 /// What a part of a body costs besides its octets: parts may be of one octet each.
 const PART: usize = 64;
 /// A body must be whole within this time.
@@ -48,13 +51,14 @@ tokio::task_local! {
 #[derive(Clone)]
 pub struct Limits {
     requests: HolderBudget,
+    topologies: HolderBudget,
     answers: HolderBudget,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let of = |(all, maker, one)| HolderBudget::new(all, maker, one);
-        Self { requests: of(REQUESTS), answers: of(ANSWERS) }
+        Self { requests: of(REQUESTS), topologies: of(TOPOLOGIES), answers: of(ANSWERS) }
     }
 }
 
@@ -70,7 +74,8 @@ pub(crate) async fn count(State(limits): State<Limits>, request: Request, next: 
     let holder = caller::holder(&by);
     let is_head = request.method() == Method::HEAD;
     // Held until the request is answered, beyond the end of its body: what was read of it is still there.
-    let account = Arc::new(Mutex::new(limits.requests.open(&holder)));
+    let budget = if is_topology(request.method(), request.uri()) { &limits.topologies } else { &limits.requests };
+    let account = Arc::new(Mutex::new(budget.open(&holder)));
     let request = match request.body().is_end_stream() {
         true => request,
         false => request.map(|body| counted(body, account.clone())),

@@ -26,8 +26,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::engine::{Cause, Engine, EngineError};
-use crate::format::{FORMAT, Found};
+use crate::format::{FORMAT, Found, PAGED};
 use crate::mark::{Mark, Marker};
+use crate::pages::{Pages, Turned};
 use crate::recovery::{self, Recovery};
 use crate::reserve::{Reserve, is_full};
 use crate::snapshot::files::SnapshotDir;
@@ -53,12 +54,14 @@ struct State {
     marker: Marker,
     reserve: Reserve,
     revision: Revision,
+    pages: Pages,
+    format: Found,
     /// Of the newest backup.
     saved: Revision,
 }
 
-/// A database that was opened, at its revision, and what was lost.
-type Opened = (Box<dyn Engine>, Revision, Option<Recovery>);
+/// A database that was opened, with its pages, at its revision, and what was lost.
+type Opened = (Box<dyn Engine>, Pages, Revision, Option<Recovery>);
 
 impl EmbeddedStore {
     /// Opens the store in directory `path`, created with mode 0750 if missing. A damaged database is moved aside and
@@ -71,30 +74,31 @@ impl EmbeddedStore {
     /// [`StoreError::Full`] when the disk has no space even to open it; [`StoreError::Failed`] when it is damaged and no backup is
     /// valid (nothing is moved then: an empty start would take every group down), or when the system refuses the files.
     pub fn open(path: &Path, kind: EngineKind) -> Result<Self, StoreError> {
-        Self::open_at(path, kind, FORMAT)
+        Self::open_at(path, kind, FORMAT, PAGED)
     }
 
-    /// As a version that reads and writes this format.
-    pub(crate) fn open_at(path: &Path, kind: EngineKind, known: u32) -> Result<Self, StoreError> {
+    /// As a version that reads `known` at most, and writes `format` until a store needs more.
+    pub(crate) fn open_at(path: &Path, kind: EngineKind, format: u32, known: u32) -> Result<Self, StoreError> {
         make_dir(path)?;
         let lock = lock(path)?;
-        let format = Found::open(path, known)?;
+        let found = Found::open(path, known)?;
         refuse_other_engine(path, kind)?;
-        let snapshots = SnapshotDir::open(path.join(SNAPSHOTS), known)?;
+        let snapshots = SnapshotDir::open(path.join(SNAPSHOTS), format)?;
         let mut mark = Mark::open(path)?;
         let mut reserve = Reserve::of(path);
         let newest = snapshots.newest();
         let floor = newest.as_ref().map_or(0, |(_, s)| s.revision);
-        let (engine, revision, lost) = open_or_restore(path, kind, &mut reserve, newest, mark.revision)?;
+        let (engine, pages, revision, lost) = open_or_restore(path, kind, &mut reserve, newest, mark.revision)?;
         let saved = if lost.is_some() { 0 } else { floor };
         if lost.is_some() {
             mark.set(revision)?;
         }
         let recovery = lost.or_else(|| recovery::recorded(path));
         let marker = Marker::new(mark)?;
-        let state = Mutex::new(State { engine: Some(engine), marker, reserve, revision, saved });
+        let mut state = State { engine: Some(engine), marker, reserve, revision, pages, format: found, saved };
+        state.raise(path, format)?;
+        let state = Mutex::new(state);
         let store = Self { path: path.to_owned(), kind, state, snapshots, recovery, _lock: lock };
-        format.raise(path, known, || store.scan(""))?;
         match store.ready() {
             // Until there is space, commits are refused.
             Err(error @ StoreError::Full { .. }) => tracing::error!(%error, "the store is read-only"),
@@ -112,7 +116,11 @@ impl EmbeddedStore {
 
     fn write(&self, state: &mut State, next: Revision, ops: &[Op]) -> Result<Revision, StoreError> {
         state.reserve.take()?;
-        let octets: u64 = ops.iter().map(|op| op.octets() as u64).sum();
+        let turned = state.pages.turn(ops);
+        if turned.has_pages() {
+            state.raise(&self.path, PAGED)?;
+        }
+        let octets = turned.octets();
         self.check_space(octets)?;
         // Taken out before writing: after an error or a panic its content is not known.
         let mut engine = state.engine.take().ok_or_else(unknown)?;
@@ -120,17 +128,19 @@ impl EmbeddedStore {
             state.engine = Some(engine);
             return Err(error.of_store("committing", &self.path));
         }
-        let engine = match engine.write(next, ops) {
+        let Turned { ops, values } = turned;
+        let engine = match engine.write(next, &ops) {
             Ok(()) => engine,
             Err(error) => {
                 if error.cause != Cause::Full || !engine.opens_again() {
                     return Err(StoreError::failed("committing", error.detail));
                 }
                 drop(engine);
-                self.write_into_reserve(state, next, ops)?
+                self.write_into_reserve(state, next, &ops)?
             }
         };
         state.engine = Some(engine);
+        state.pages.keep(values);
         state.marker.acknowledge(next)?;
         state.revision = next;
         Ok(next)
@@ -172,8 +182,16 @@ fn unknown() -> StoreError {
 
 impl State {
     fn entries(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let engine = self.engine.as_ref().ok_or_else(unknown)?;
-        engine.entries(prefix).map_err(|e| StoreError::failed("scanning", e.detail))
+        let engine = &**self.engine.as_ref().ok_or_else(unknown)?;
+        let entries = engine.entries(prefix).and_then(|entries| self.pages.join(prefix, entries, engine));
+        entries.map_err(|e| StoreError::failed("scanning", e.detail))
+    }
+
+    /// Records that `format` is written from now on.
+    fn raise(&mut self, path: &Path, format: u32) -> Result<(), StoreError> {
+        let content = || Ok(Snapshot { revision: self.revision, entries: self.entries("")? });
+        self.format = self.format.raise(path, format, content)?;
+        Ok(())
     }
 }
 
@@ -200,10 +218,9 @@ impl Store for EmbeddedStore {
     fn newest(&self, prefix: &str, below: Option<&str>, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         let Some(keys) = keys_below(prefix, below) else { return Ok(Vec::new()) };
         let state = self.state()?;
-        let engine = state.engine.as_ref().ok_or_else(unknown)?;
-        engine
-            .newest(&keys.start, &keys.end, limit)
-            .map_err(|e| StoreError::failed("reading the newest entries", e.detail))
+        let engine = &**state.engine.as_ref().ok_or_else(unknown)?;
+        let newest = state.pages.newest((&keys.start, &keys.end), limit, engine);
+        newest.map_err(|e| StoreError::failed("reading the newest entries", e.detail))
     }
 
     fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {
@@ -286,7 +303,7 @@ fn open_or_restore(
         opened = open_checked(kind, &dir, floor, acknowledged);
     }
     let damage = match opened {
-        Ok((mut engine, revision)) if revision < acknowledged => {
+        Ok((mut engine, pages, revision)) if revision < acknowledged => {
             let detail = format!(
                 "the database ends at revision {revision}, and {acknowledged} was acknowledged: the disk has lost its end"
             );
@@ -297,9 +314,9 @@ fn open_or_restore(
             recovery::record(path, &lost)?;
             let next = acknowledged + RESTORE_GAP;
             engine.write(next, &[]).map_err(|e| e.of_store("continuing after lost commits", path))?;
-            return Ok((engine, next, Some(lost)));
+            return Ok((engine, pages, next, Some(lost)));
         }
-        Ok((engine, revision)) => return Ok((engine, revision, None)),
+        Ok((engine, pages, revision)) => return Ok((engine, pages, revision, None)),
         Err(error) if error.cause == Cause::Damage => error.detail,
         Err(error) => return Err(error.of_store("opening", path)),
     };
@@ -315,12 +332,15 @@ fn open_or_restore(
     let lost = Recovery { time: now(), quarantined, restored_from, restored_revision, detail: damage };
     recovery::record(path, &lost)?;
     let next = snapshot.revision.max(acknowledged) + RESTORE_GAP;
+    let (entries, mut pages) = (puts(&snapshot), Pages::default());
+    let Turned { ops, values } = pages.turn(&entries);
     let restored = kind.open(&dir).and_then(|mut engine| {
-        engine.write(next, &puts(&snapshot))?;
+        engine.write(next, &ops)?;
         Ok(engine)
     });
     let engine = restored.map_err(|e| e.of_store("restoring a backup", path))?;
-    Ok((engine, next, Some(lost)))
+    pages.keep(values);
+    Ok((engine, pages, next, Some(lost)))
 }
 
 /// Opens the database and reads it once, so that damage is found here and not during a commit.
@@ -329,9 +349,9 @@ fn open_checked(
     dir: &Path,
     floor: Revision,
     acknowledged: Revision,
-) -> Result<(Box<dyn Engine>, Revision), EngineError> {
+) -> Result<(Box<dyn Engine>, Pages, Revision), EngineError> {
     let engine = kind.open(dir)?;
-    engine.entries("")?;
+    let pages = Pages::of(&engine.entries("")?)?;
     let revision = engine.revision()?;
     if revision < floor {
         return Err(EngineError::damage(format!(
@@ -341,7 +361,7 @@ fn open_checked(
     if revision == 0 && acknowledged > 0 {
         return Err(EngineError::damage(format!("it is empty, and revision {acknowledged} was acknowledged")));
     }
-    Ok((engine, revision))
+    Ok((engine, pages, revision))
 }
 
 fn now() -> u64 {

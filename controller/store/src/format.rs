@@ -14,8 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::replace::replace;
 use crate::{Snapshot, StoreError};
 
-/// Format of what this version writes: grows by one with each change that earlier versions cannot read.
+/// Format of entries that this version writes: grows by one with each change that earlier versions cannot read.
 pub(crate) const FORMAT: u32 = 1;
+/// Format of a database with values in [pages](crate::pages), the latest that this version reads. A store takes it with its first such value,
+/// which earlier versions would have refused; what is read from it, and so a backup, has the format of its entries.
+pub(crate) const PAGED: u32 = 2;
 /// Of stores without the file.
 const FIRST: u32 = 1;
 const FILE: &str = "format";
@@ -69,7 +72,7 @@ impl Found {
         Err(StoreError::LaterFormat { path: dir.to_owned(), format, version, known, way_back })
     }
 
-    /// Records that `known` is written from now on. A store of an earlier format that is not empty is copied before.
+    /// Records that `known` is written from now on, if it is the later one. A store of an earlier format that is not empty is copied before.
     ///
     /// # Errors
     /// The files cannot be written.
@@ -78,9 +81,10 @@ impl Found {
         dir: &Path,
         known: u32,
         content: impl FnOnce() -> Result<Snapshot, StoreError>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Self, StoreError> {
+        let known = known.max(self.format);
         if self.format == known && self.is_written {
-            return Ok(());
+            return Ok(self);
         }
         if self.format < known {
             let snapshot = content()?;
@@ -93,8 +97,8 @@ impl Found {
         }
         match write(dir, &Written::by_this_version(known)) {
             // Commits are refused until there is space, and the format is no other one.
-            Err(StoreError::Full { .. }) if self.format == known => Ok(()),
-            done => done,
+            Err(StoreError::Full { .. }) if self.format == known => Ok(self),
+            done => done.map(|()| Self { format: known, is_written: true }),
         }
     }
 }
@@ -164,7 +168,7 @@ pub(crate) mod tests {
         for kind in EngineKind::ALL {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("store");
-            let open = |format| EmbeddedStore::open_at(&path, kind, format);
+            let open = |format| EmbeddedStore::open_at(&path, kind, format, format);
             let first = put(&open(1).unwrap(), "a");
             // The same version again, and then the later one, which writes what the earlier one cannot read.
             drop(open(1).unwrap());
@@ -194,10 +198,10 @@ pub(crate) mod tests {
     fn there_is_no_way_back_from_a_store_that_was_always_of_this_format() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
-        put(&EmbeddedStore::open_at(&path, EngineKind::default(), 2).unwrap(), "a");
-        let refused = EmbeddedStore::open_at(&path, EngineKind::default(), 1).map(|_| ()).unwrap_err().to_string();
+        put(&EmbeddedStore::open_at(&path, EngineKind::default(), 2, 2).unwrap(), "a");
+        let refused = EmbeddedStore::open_at(&path, EngineKind::default(), 1, 1).map(|_| ()).unwrap_err().to_string();
         assert!(refused.contains("canopy-controller store import"), "{refused}");
         assert!(EmbeddedStore::return_as(&path, EngineKind::default(), 1).is_err());
-        assert_eq!(keys(&EmbeddedStore::open_at(&path, EngineKind::default(), 2).unwrap()), ["a"]);
+        assert_eq!(keys(&EmbeddedStore::open_at(&path, EngineKind::default(), 2, 2).unwrap()), ["a"]);
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durable intents behind one trait: revisioned compare-and-swap transactions over ordered keys.
 //!
-//! - [`Store`]: the trait, its operations and limits. They are those of etcd with default settings, so that support for
-//!   several controllers needs one more file and no change above.
+//! - [`Store`]: the trait, its operations and limits. Transactions and what an engine keeps of a value are within the limits of etcd with default
+//!   settings, so that support for several controllers needs one more file and no change above.
 //! - [`EmbeddedStore`]: the default. One atomic batch and one fdatasync per commit, checksummed logical backups next to the database,
-//!   quarantine and restore after damage, read-only on a full disk; over one of two [engines](EngineKind).
+//!   quarantine and restore after damage, read-only on a full disk; over one of two [engines](EngineKind). Large values are kept in pages,
+//!   of which a change writes those that it changes.
 //! - [`MemStore`]: the same behaviour in memory, for tests and simulation.
 //! - [`Files`]: small files beside the store, for what is useful and not an intent.
 //! - [`Journal`]: lines in files of which the oldest are removed, likewise.
@@ -20,6 +21,7 @@ mod format;
 mod journal;
 mod mark;
 mod mem;
+mod pages;
 mod recovery;
 mod replace;
 mod reserve;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::embedded::{SNAPSHOTS, free_name, lock, make_dir, puts, refuse_other_engine};
-use crate::format::{self, FORMAT};
+use crate::format::{self, PAGED};
 use crate::mark::Mark;
 use crate::replace::sync_dir_of;
 use crate::{EmbeddedStore, EngineKind, RESTORE_GAP, Revision, StoreError};
@@ -24,7 +24,7 @@ impl EmbeddedStore {
     /// A process has the store open, it is one of another engine, there is no copy that this version reads, or the files cannot be written: on
     /// a full disk the store stays as it is.
     pub fn return_to_copy(path: &Path, kind: EngineKind) -> Result<(Revision, PathBuf), StoreError> {
-        Self::return_as(path, kind, FORMAT)
+        Self::return_as(path, kind, PAGED)
     }
 
     /// As a version that reads this format.
@@ -82,7 +82,7 @@ mod tests {
             for cut in 0..4 {
                 let dir = tempfile::tempdir().unwrap();
                 let path = dir.path().join("store");
-                let open = |format| EmbeddedStore::open_at(&path, kind, format);
+                let open = |format| EmbeddedStore::open_at(&path, kind, format, format);
                 put(&open(1).unwrap(), "a");
                 put(&open(2).unwrap(), "b");
                 // As far as it came: the mark, the database aside, the backups aside, and the copy in its place.
@@ -114,11 +114,11 @@ mod tests {
     fn a_return_that_cannot_make_its_database_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let (path, kind) = (dir.path().join("store"), EngineKind::default());
-        put(&EmbeddedStore::open_at(&path, kind, 1).unwrap(), "a");
-        put(&EmbeddedStore::open_at(&path, kind, 2).unwrap(), "b");
+        put(&EmbeddedStore::open_at(&path, kind, 1, 1).unwrap(), "a");
+        put(&EmbeddedStore::open_at(&path, kind, 2, 2).unwrap(), "b");
         fs::write(path.join(MADE), "").unwrap();
         EmbeddedStore::return_as(&path, kind, 1).unwrap_err();
-        assert_eq!(keys(&EmbeddedStore::open_at(&path, kind, 2).unwrap()), ["a", "b"]);
+        assert_eq!(keys(&EmbeddedStore::open_at(&path, kind, 2, 2).unwrap()), ["a", "b"]);
     }
 
     /// Catches a copy that is taken for one of the first format: its own is in it.
@@ -126,7 +126,7 @@ mod tests {
     fn a_version_returns_to_no_copy_that_it_does_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let (path, kind) = (dir.path().join("store"), EngineKind::default());
-        let open = |format| EmbeddedStore::open_at(&path, kind, format);
+        let open = |format| EmbeddedStore::open_at(&path, kind, format, format);
         put(&open(1).unwrap(), "a");
         put(&open(2).unwrap(), "b");
         put(&open(3).unwrap(), "c");

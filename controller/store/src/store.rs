@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::SystemTime;
 
+use crate::pages::OWN;
 use crate::{Recovery, Snapshot, StoreError};
 
 /// Increment of the revision after a restore or an import: larger than the number of commits possible after the backup.
@@ -15,8 +16,8 @@ pub type Revision = u64;
 
 /// Operations in one transaction, at most (etcd's default `--max-txn-ops`).
 pub const MAX_OPS: usize = 128;
-/// Bytes of one value, at most: 1 MiB, below etcd's 1.5 MiB request limit.
-pub const MAX_VALUE_BYTES: usize = 1 << 20;
+/// Bytes of one value, at most. An engine keeps a value above 1 MiB in pages: etcd's limit of a request is 1.5 MiB.
+pub const MAX_VALUE_BYTES: usize = 256 << 20;
 /// Bytes of one key, at most.
 pub const MAX_KEY_BYTES: usize = 512;
 
@@ -37,7 +38,7 @@ pub struct Backup {
 pub enum Op {
     /// Sets `key` to `value`.
     Put {
-        /// Non-empty, at most [`MAX_KEY_BYTES`].
+        /// Non-empty, at most [`MAX_KEY_BYTES`]; what begins with `store/` is the store's own.
         key: String,
         /// At most [`MAX_VALUE_BYTES`].
         value: Vec<u8>,
@@ -174,6 +175,9 @@ pub fn check_ops(ops: &[Op]) -> Result<(), StoreError> {
                 "key {key:?} has {} bytes, 1..={MAX_KEY_BYTES} are possible",
                 key.len()
             )));
+        }
+        if key.starts_with(OWN) {
+            return Err(StoreError::Limit(format!("key {key:?} is the store's own: {OWN} is kept for its pages")));
         }
         if op.octets() > MAX_VALUE_BYTES {
             return Err(StoreError::Limit(format!(

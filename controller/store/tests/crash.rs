@@ -36,14 +36,23 @@ fn main() -> ExitCode {
     run(&cases, || None)
 }
 
+/// Of all sizes, some in pages.
+fn filler(at: u64) -> String {
+    let octets = if at.is_multiple_of(3) { (1 << 20) + 70_000 } else { (at as usize * 997) % 20_000 };
+    // From here on another one each time, and the same before.
+    let changed = octets / 2;
+    let mut text: String = (0..octets / 8).map(|n| format!("{:08x}", n * 0x9E37)).collect();
+    text.insert_str(changed, &at.to_string());
+    text
+}
+
 /// Both keys of a transaction carry the revision that it makes.
 fn commit_until_killed(dir: &Path, kind: EngineKind) -> ! {
     let store = EmbeddedStore::open(dir, kind).unwrap();
     let mut at = store.revision().unwrap();
     loop {
         let next = (at + 1).to_string();
-        let filler = "x".repeat((at as usize * 997) % 20_000);
-        let ops = [("left", next.clone()), ("filler", filler), ("right", next)];
+        let ops = [("left", next.clone()), ("filler", filler(at + 1)), ("right", next)];
         at = store.commit(at, &ops.map(|(k, v)| Op::Put { key: k.into(), value: v.into() })).unwrap();
         println!("{at}");
         std::io::stdout().flush().unwrap();
@@ -80,6 +89,8 @@ fn acknowledged_commits_survive_kill(kind: EngineKind) {
             let value = store.scan(key).unwrap().entries.remove(0).1;
             assert_eq!(String::from_utf8(value).unwrap(), at.to_string(), "{key}: half a transaction");
         }
+        let [(_, value)] = &store.scan("filler").unwrap().entries[..] else { panic!("not one filler") };
+        assert!(value == filler(at).as_bytes(), "filler: half a transaction");
         before = at;
     }
 }

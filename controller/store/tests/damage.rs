@@ -366,7 +366,9 @@ fn no_damage_is_silent() {
         let expected = {
             let store = open(whole.path(), kind);
             for at in 0..40 {
-                let value = vec![at as u8; (at as usize * 7919) % 9000];
+                // One is in pages.
+                let octets = if at == 30 { (1 << 20) + 1 } else { (at as usize * 7919) % 9000 };
+                let value = vec![at as u8; octets];
                 let put = |key: String| Op::Put { key, value: value.clone() };
                 store.commit(at, &[put(format!("a/{}", at % 7)), put(format!("b/{at}"))]).unwrap();
                 if at == 20 {

@@ -27,16 +27,18 @@ fn main() -> ExitCode {
     run(&cases, power::missing)
 }
 
-/// The transaction that makes revision `at`: of all sizes, some in files of their own.
+/// The transaction that makes revision `at`: of all sizes, some in files of their own, some in pages.
 fn ops(at: u64) -> Vec<Op> {
     let filler = match at % 12 {
-        11 => 700_000,
-        n => (n as usize * 7919) % 40_000,
+        11 => vec![at as u8; 700_000],
+        // In pages, of which each such transaction writes some.
+        5 => (0..1_200_000_u64).map(|n| if n / 100_000 == at % 7 { at as u8 } else { (n * n >> 9) as u8 }).collect(),
+        n => vec![at as u8; (n as usize * 7919) % 40_000],
     };
     let put = |key: String, value: Vec<u8>| Op::Put { key, value };
     vec![
         put("left".into(), at.to_string().into()),
-        put(format!("filler/{}", at % 5), vec![at as u8; filler]),
+        put(format!("filler/{}", at % 5), filler),
         put("right".into(), at.to_string().into()),
     ]
 }
@@ -107,7 +109,11 @@ fn fill(kind: EngineKind) {
     // With its backups, what all steps write takes more than twice that.
     let device = Device::new(4 * DISK);
     let dir = device.path().join("store");
-    let mut expected = EmbeddedStore::open(&dir, kind).unwrap().scan("").unwrap();
+    // The first value in pages also writes a copy of the store.
+    let store = EmbeddedStore::open(&dir, kind).unwrap();
+    (0..6).for_each(|at| _ = store.commit(at, &growing(at + 1)).unwrap());
+    let mut expected = store.scan("").unwrap();
+    drop(store);
     // Free space when it begins, so that it is full at another step of a commit each time.
     let steps = (0..60).step_by(if std::env::var_os("CANOPY_DEEP").is_some() { 1 } else { 6 });
     for free in steps.map(|n: u64| n * n * 997) {

@@ -2,6 +2,8 @@
 //! One suite, run against every engine that the controller supports.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+
 use canopy_store::{
     EmbeddedStore, EngineKind, MAX_OPS, MAX_VALUE_BYTES, MemStore, Op, RESTORE_GAP, Snapshot, Store, StoreError,
 };
@@ -63,19 +65,61 @@ fn limits_are_refused_and_change_nothing(store: &dyn Store) {
     store.commit(0, &full).unwrap();
     let over: Vec<Op> = (0..=MAX_OPS).map(|i| del(&format!("k{i:03}"))).collect();
     assert!(store.commit(1, &over).unwrap_err().to_string().contains("129 operations"));
-    let value = |len: usize| Op::Put { key: "big".into(), value: vec![7; len] };
-    assert!(
-        store
-            .commit(1, &[del("k000"), value(MAX_VALUE_BYTES + 1)])
-            .unwrap_err()
-            .to_string()
-            .contains("\"big\" has 1048577 bytes")
-    );
+    let value = |len: usize| Op::Put { key: "big".into(), value: vec![0; len] };
+    let refused = store.commit(1, &[del("k000"), value(MAX_VALUE_BYTES + 1)]).unwrap_err().to_string();
+    assert!(refused.contains("\"big\" has 268435457 bytes"), "{refused}");
+    let own = store.commit(1, &[del("k000"), put("store/page/1", "x")]).unwrap_err().to_string();
+    assert!(own.contains("\"store/page/1\" is the store's own"), "{own}");
     assert!(store.commit(1, &[put("", "x")]).unwrap_err().to_string().contains("key \"\" has 0 bytes"));
     assert_eq!(store.revision().unwrap(), 1);
     assert_eq!(keys(store, "").len(), MAX_OPS);
-    store.commit(1, &[value(MAX_VALUE_BYTES)]).unwrap();
-    assert_eq!(store.scan("big").unwrap().entries[0].1.len(), MAX_VALUE_BYTES);
+}
+
+/// As topologies are: many of them have much in common.
+fn large(seed: u64, octets: usize) -> Vec<u8> {
+    let mut value: Vec<u8> =
+        (0..=octets as u64 / 8).flat_map(|n| format!("{:08x}", n * 0x9E37).into_bytes()).take(octets).collect();
+    let at = seed as usize * 7919;
+    seed.to_string().bytes().enumerate().for_each(|(i, octet)| value[(at + i) % octets] = octet);
+    value
+}
+
+fn values_of_any_size_are_written_and_read(store: &dyn Store) {
+    let mut expected: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let sizes = [10, 1 << 20, (1 << 20) + 1, 3 << 20, 100];
+    let mut at = 0;
+    for step in 0..40_u64 {
+        let key = format!("{}/{}", ["a", "z"][step as usize % 2], step * step % 5);
+        let ops = if step % 7 == 6 {
+            expected.remove(&key);
+            vec![Op::Delete { key }]
+        } else {
+            let value = large(step, sizes[(step * 3 % 5) as usize]);
+            expected.insert(key.clone(), value.clone());
+            // The last one of a transaction wins, of whatever size.
+            vec![Op::Put { key: key.clone(), value: large(99, sizes[step as usize % 5]) }, Op::Put { key, value }]
+        };
+        at = store.commit(at, &ops).unwrap();
+        let found = store.scan("").unwrap();
+        assert!(found.entries.iter().map(|(k, v)| (k, v)).eq(&expected), "step {step}");
+    }
+    for prefix in ["", "a/", "z/3", "c", "store/"] {
+        let of_prefix = || expected.iter().filter(|(key, _)| key.starts_with(prefix));
+        let found = store.scan(prefix).unwrap().entries;
+        assert!(found.iter().map(|(k, v)| (k, v)).eq(of_prefix()), "{prefix:?}");
+        for (below, limit) in [(None, 1), (None, 3), (None, 9), (Some("a/3"), 9), (Some("z/1"), 2)] {
+            let newest = store.newest(prefix, below, limit).unwrap();
+            let wanted = of_prefix().rev().filter(|(key, _)| below.is_none_or(|below| key.as_str() < below));
+            let wanted: Vec<_> = wanted.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect();
+            let keys = newest.iter().map(|(key, _)| key).collect::<Vec<_>>();
+            assert!(newest == wanted, "{prefix:?} {below:?} {limit}: {keys:?}");
+        }
+    }
+    let exported = store.scan("").unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let other = EmbeddedStore::open(other.path(), EngineKind::Redb).unwrap();
+    other.import(&exported).unwrap();
+    assert!(other.scan("").unwrap().entries == exported.entries);
 }
 
 fn export_goes_into_an_empty_store_only(store: &dyn Store) {
@@ -146,6 +190,7 @@ suite!(
     prefixes_are_of_bytes_and_in_order,
     the_newest_entries_come_first_and_in_pages,
     limits_are_refused_and_change_nothing,
+    values_of_any_size_are_written_and_read,
     export_goes_into_an_empty_store_only,
     concurrent_writers_never_both_win,
 );

@@ -3,7 +3,7 @@
 
 use canopy_controller_core::audit::IntentKind;
 use canopy_controller_core::{DomainError, Outcome};
-use canopy_store::{MAX_VALUE_BYTES, Op, StoreError};
+use canopy_store::{Op, StoreError};
 use canopy_units::UnixTime;
 
 use super::steps::waits;
@@ -11,6 +11,9 @@ use crate::change_sets::{AT_ONCE, Before, Item, MAX_OCTETS, RECORD, State, befor
 use crate::intent::Declared;
 use crate::task::{Batch, Planned, Task};
 use crate::{CommandError, Target};
+
+/// Octets of one record of what resources were, where it has more than one: it is written anew with each.
+const MAX_RECORD: usize = 1 << 20;
 
 /// One resource of a set with what is stored beside it, and the set from then on.
 struct Step {
@@ -99,13 +102,13 @@ impl Task {
             let mut all = befores.to_vec();
             all.push(new.clone());
             let value = serialized(&all);
-            if value.len() > MAX_VALUE_BYTES && !befores.is_empty() {
+            if value.len() > MAX_RECORD && !befores.is_empty() {
                 return Ok(None);
             }
             next.octets += serialized(&new).len() as u64;
-            if value.len() > MAX_VALUE_BYTES || next.octets > MAX_OCTETS {
+            if next.octets > MAX_OCTETS {
                 let why = format!(
-                    "{target} could not be taken back: what a change set replaces is kept up to {MAX_OCTETS} octets, and up to {MAX_VALUE_BYTES} of one resource; write it alone"
+                    "{target} could not be taken back: what a change set replaces is kept up to {MAX_OCTETS} octets; write it alone"
                 );
                 return Err(DomainError::Limit(why).into());
             }

@@ -129,6 +129,14 @@ async fn unreadable_bodies_are_refused_with_a_reason() {
     let large = vec![b' '; canopy_controller_rest::MAX_BODY_BYTES + 1];
     let (status, code, _) = api.send("PUT", "/api/v1/groups/g2", &json_type, large).await.problem();
     assert_eq!((status, code.as_str()), (413, "BodyTooLarge"));
+    // A topology may be larger than all else.
+    for (octets, wanted) in [
+        (canopy_controller_rest::MAX_BODY_BYTES + 1, (400, "MalformedJson")),
+        (canopy_controller_rest::MAX_TOPOLOGY_BYTES + 1, (413, "BodyTooLarge")),
+    ] {
+        let (status, code, _) = api.send("PUT", "/api/v1/topology", &json_type, vec![b' '; octets]).await.problem();
+        assert_eq!((status, code.as_str()), wanted, "{octets}");
+    }
     // Content types that a form on a web page can send without a preflight.
     for content_type in ["text/plain", "application/x-www-form-urlencoded", ""] {
         let (status, code, _) = api
