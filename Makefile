@@ -73,14 +73,14 @@ web-build: ## what the controller embeds, from the sources in web/: run after a 
 	@scripts/install-tools.sh web
 	@scripts/web.sh build
 
-bench: tools build ## ns per packet, a change among many groups, a sample of telemetry, commits per second, what 2,000 watchers cost a write, both stores with 10^6 records, trees in a fabric of 2,880 nodes, what callers wait for beside 23 attacks, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
+bench: tools build ## ns per packet, a change among many groups, a sample of telemetry, commits per second, what 2,000 watchers cost a write, both stores with 10^6 records, trees in a fabric of 2,880 nodes, a topology of 130,176 hosts, what callers wait for beside 23 attacks, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
 	cargo bench -p canopy-datapath --features testbed --bench packets
 	cargo bench -p canopy-agent-runtime --bench delta
 	cargo bench -p canopy-agent-runtime --bench telemetry
 	cargo bench -p canopy-controller-actor --bench commits
 	cargo bench -p canopy-controller-runtime --bench watchers
 	cargo bench -p canopy-store --bench engines
-	CANOPY_DEEP=1 cargo test --release -p canopy-controller-core --lib -- --nocapture a_tree_costs
+	CANOPY_DEEP=1 cargo test --release -p canopy-controller-core --lib -- --nocapture a_tree_costs a_topology_of
 	CANOPY_DEEP=1 CANOPY_ATTACK_SECONDS=3 cargo test --release -p canopy-controller-runtime --test abuse -- --nocapture
 	cargo run -q -p canopy-e2e --bin canopy-bench
 	cargo run -q -p canopy-e2e --bin canopy-bench-longhaul

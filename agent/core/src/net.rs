@@ -238,9 +238,6 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
     for i in observed.attached.union(&observed.guarded).filter(|i| !wanted(i)) {
         out.push(NetCommand::Detach(*i));
     }
-    for (p, i, g) in observed.routes.keys().filter(|route| !desired.routes.contains_key(*route)) {
-        out.push(NetCommand::RemoveRoute(*p, *i, *g));
-    }
     for (i, a) in observed.neighbours.difference(&desired.neighbours) {
         out.push(NetCommand::RemoveNeighbour(*i, *a));
     }
@@ -253,10 +250,7 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
     for (i, a) in desired.addresses.difference(&observed.addresses) {
         out.push(NetCommand::AddAddress(*i, *a));
     }
-    // A route with another MTU is replaced at once and not removed before.
-    for ((p, i, g), mtu) in desired.routes.iter().filter(|(route, mtu)| observed.routes.get(*route) != Some(*mtu)) {
-        out.push(NetCommand::AddRoute(*p, *i, *g, *mtu));
-    }
+    out.extend(plan_routes(&desired.routes, &observed.routes));
     for (i, a) in desired.neighbours.difference(&observed.neighbours) {
         out.push(NetCommand::AddNeighbour(*i, *a));
     }
@@ -279,11 +273,39 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
     out
 }
 
+/// Those of routes. An address that is routed the same way before and afterwards, if by a longer or a shorter prefix, is so at every moment
+/// between: first come prefixes that are new, the longest first, then those that lead another way, then those that go, the shortest first.
+fn plan_routes(desired: &BTreeMap<RouteKey, u32>, observed: &BTreeMap<RouteKey, u32>) -> Vec<NetCommand> {
+    let prefixes = |of: &BTreeMap<RouteKey, u32>| of.keys().map(|(prefix, ..)| *prefix).collect::<BTreeSet<Ipv6Net>>();
+    let (wanted, present) = (prefixes(desired), prefixes(observed));
+    let remove = |(prefix, port, via): &RouteKey| NetCommand::RemoveRoute(*prefix, *port, *via);
+    let gone = observed.keys().filter(|route| !desired.contains_key(*route));
+    let (former, mut gone): (Vec<&RouteKey>, Vec<_>) = gone.partition(|(prefix, ..)| wanted.contains(prefix));
+    gone.sort_by_key(|(prefix, ..)| prefix.prefix_len());
+    // One with another MTU is replaced at once and not removed before.
+    let others = desired.iter().filter(|(route, mtu)| observed.get(*route) != Some(*mtu));
+    let (there, mut new): (Vec<_>, Vec<_>) = others.partition(|((prefix, ..), _)| present.contains(prefix));
+    new.sort_by_key(|((prefix, ..), _)| std::cmp::Reverse(prefix.prefix_len()));
+    let add = |((prefix, port, via), mtu): (&RouteKey, &u32)| NetCommand::AddRoute(*prefix, *port, *via, *mtu);
+    let mut out: Vec<NetCommand> = new.into_iter().map(add).collect();
+    let mut former = former.into_iter().peekable();
+    for route in there {
+        // Next to each other: both are in the order of the prefixes.
+        while let Some(old) = former.next_if(|(prefix, ..)| *prefix <= route.0.0) {
+            out.push(remove(old));
+        }
+        out.push(add(route));
+    }
+    out.extend(former.chain(gone).map(remove));
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv6Addr;
 
     use canopy_model::node_spec::{PathLink, Port, Route};
+    use proptest::prelude::*;
 
     use super::*;
     use crate::testing::{any, base, index, port};
@@ -301,6 +323,46 @@ mod tests {
         assert_eq!(plan(&want, &state(2, 9000)), vec![NetCommand::RemoveRoute(net, 2, gw), add.clone()]);
         // Another MTU, or none as agents before it set: the route is there all the time.
         assert_eq!((plan(&want, &state(3, 1500)), plan(&want, &state(3, 0))), (vec![add.clone()], vec![add]));
+    }
+
+    /// The port of a packet to `to`: that of the longest prefix.
+    fn port_to(table: &BTreeMap<RouteKey, u32>, to: Ipv6Addr) -> Option<u32> {
+        let matching = table.keys().filter(|(prefix, ..)| prefix.contains(&to));
+        matching.max_by_key(|(prefix, ..)| prefix.prefix_len()).map(|(_, port, _)| *port)
+    }
+
+    proptest! {
+        /// Catches a host that nothing reaches for a moment because its prefix is joined with that of another one, or no longer is.
+        #[test]
+        fn what_is_routed_the_same_way_before_and_after_is_never_routed_another_way(
+            before in prop::collection::btree_map((60u8..=64, 0u128..16), 1u32..4, 0..12),
+            after in prop::collection::btree_map((60u8..=64, 0u128..16), 1u32..4, 0..12),
+        ) {
+            let first: u128 = u128::from("2001:db8::".parse::<Ipv6Addr>().unwrap());
+            let address = |n: u128| Ipv6Addr::from(first + (n << 64) + 1);
+            let table = |of: &BTreeMap<(u8, u128), u32>| -> BTreeMap<RouteKey, u32> {
+                let prefixes: BTreeMap<Ipv6Net, u32> =
+                    of.iter().map(|((length, n), port)| (Ipv6Net::new_assert(address(*n), *length).trunc(), *port)).collect();
+                prefixes.into_iter().map(|(prefix, port)| ((prefix, port, Via::OnLink), 9000)).collect()
+            };
+            let (before, after) = (table(&before), table(&after));
+            let mut now = before.clone();
+            for command in plan_routes(&after, &before) {
+                match command {
+                    NetCommand::AddRoute(prefix, port, via, mtu) => {
+                        prop_assert!(now.keys().all(|(other, ..)| *other != prefix), "two routes to {prefix}");
+                        now.insert((prefix, port, via), mtu);
+                    }
+                    NetCommand::RemoveRoute(prefix, port, via) => prop_assert!(now.remove(&(prefix, port, via)).is_some()),
+                    other => prop_assert!(false, "{other:?}"),
+                }
+                for to in (0..16).map(address) {
+                    let (was, is) = (port_to(&before, to), port_to(&after, to));
+                    prop_assert!(was != is || port_to(&now, to) == is, "{to}: {was:?}, {:?}, {is:?}", port_to(&now, to));
+                }
+            }
+            prop_assert_eq!(now, after);
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The part of a node's spec that does not depend on groups: identity, ports, unicast routes and links of path programs.
 //!
-//! Routes follow shortest paths to every other node's locator (uN) and address, and to every remote host's prefix.
+//! Routes follow shortest paths to every other node's locator (uN) and address, and to the prefixes of its hosts, of which those that fill a
+//! shorter prefix are one route.
 //! Every hop lies on a shortest path to the destination, so no combination of the nodes' choices makes a loop; ties are
 //! broken by a hash of destination and neighbour. Prefixes of the node's own hosts are on-link at their ports, not
 //! routes.

@@ -29,7 +29,7 @@ pub(crate) struct Network {
     by_name: Arc<HashMap<String, NodeIx>>,
     ports: Arc<Vec<Vec<PortInfo>>>,
     hosts: Arc<HashMap<String, Attachment>>,
-    /// Every prefix that nodes have routes to, in order, with the node that has it or its host.
+    /// Every prefix that nodes have routes to, in order, with the node that has it or whose hosts have it.
     destinations: Arc<Vec<(Ipv6Net, NodeIx)>>,
     /// By link: the nodes at both ends; `None` if one of them is a host.
     ends: Arc<Vec<Option<[NodeIx; 2]>>>,
@@ -139,8 +139,8 @@ impl Network {
             .iter()
             .enumerate()
             .flat_map(|(at, node)| [(plan.un(node.id), at), (Ipv6Net::from(plan.node_address(node.id)), at)]);
-        let attached = spec.hosts.iter().filter_map(|host| hosts.get(&host.name)).map(|at| (at.prefix, at.node));
-        let mut destinations: Vec<(Ipv6Net, NodeIx)> = locators.chain(attached).collect();
+        let mut destinations: Vec<(Ipv6Net, NodeIx)> =
+            locators.chain(host_prefixes(spec.nodes.len(), &hosts)).collect();
         destinations.sort_unstable();
         let network = Self {
             ids: spec.nodes.iter().map(|node| node.id).collect(),
@@ -184,7 +184,8 @@ impl Network {
         }
     }
 
-    /// Every prefix that nodes have routes to, in order, with the node that has it or whose host has it.
+    /// Every prefix that nodes have routes to, in order, with the node that has it or whose hosts have it: those of the hosts of a node are
+    /// joined where they fill a shorter one, and no address is in one that was in none.
     pub(crate) fn destinations(&self) -> &[(Ipv6Net, NodeIx)] {
         &self.destinations
     }
@@ -481,6 +482,15 @@ impl Network {
         }
         (distance, order)
     }
+}
+
+/// The prefixes of the hosts of each node, joined where they fill a shorter one.
+fn host_prefixes(nodes: usize, hosts: &HashMap<String, Attachment>) -> impl Iterator<Item = (Ipv6Net, NodeIx)> {
+    let mut of = vec![Vec::new(); nodes];
+    hosts.values().for_each(|at| of[at.node].push(at.prefix));
+    of.into_iter()
+        .enumerate()
+        .flat_map(|(node, prefixes)| Ipv6Net::aggregate(&prefixes).into_iter().map(move |prefix| (prefix, node)))
 }
 
 fn check_sizes(spec: &TopologySpec) -> Result<(), FieldErrors> {

@@ -32,6 +32,7 @@ mod drains;
 mod effects;
 mod hmac;
 mod hosts;
+mod large;
 mod leases;
 mod lifecycle;
 mod links;
