@@ -16,3 +16,10 @@ export function firstOf(all: readonly string[], shown = 5): string {
   const first = [...all].sort(byName).slice(0, shown).join(", ");
   return all.length > shown ? `${first} and ${all.length - shown} more` : first;
 }
+
+/** Names by their words, in the order in which the words come: "critical: n4; drained: n1, n3". */
+export function wordsOf(all: readonly (readonly [word: string, name: string])[], shown = 5): string {
+  const names = new Map<string, string[]>();
+  for (const [word, name] of all) names.set(word, [...(names.get(word) ?? []), name]);
+  return [...names].map(([word, of]) => `${word}: ${firstOf(of, shown)}`).join("; ");
+}
