@@ -205,6 +205,9 @@ export function node(name: string, at: number, ports: Link[]): Node {
   };
 }
 
+/** Directions with queues above the thresholds now and then. */
+const isBusy = (at: number): boolean => at % 29 === 28;
+
 export function links(of: Topology): Link[] {
   const silent = new Set(of.spec.nodes.filter((_, at) => isSilent(at)).map(({ name }) => name));
   return measuredLinks(of).map((link) => {
@@ -231,8 +234,8 @@ function measuredLinks(of: Topology): Link[] {
         pushes: 1,
         pushedAgoNs: 5e11,
         pushedRttNs: 14155,
-        congestion: { queueBytes: (at * 977) % 64_000, peakQueueBytes: (at * 1973) % 90_000, depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: at % 11, ce: 0, notEct: 0, cnps: { notify: 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
-        loss: { requests: 11139, lost: at % 23 === 22 ? 12 : 0, queueDrops: 0, dataPackets: 0, dataLost: 0, permille: at % 23 === 22 ? 4 : null },
+        congestion: { queueBytes: (at * 977) % (isBusy(at) ? 64_000 : 9000), peakQueueBytes: (at * 1973) % (isBusy(at) ? 90_000 : 20_000), depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: isBusy(at) ? at % 11 : 0, ce: 0, notEct: 0, cnps: { notify: 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
+        loss: { requests: 11139, lost: at % 230 === 22 ? 12 : 0, queueDrops: 0, dataPackets: 0, dataLost: 0, permille: at % 230 === 22 ? 4 : null },
       },
     }));
 }

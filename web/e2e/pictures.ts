@@ -21,6 +21,8 @@ const LISTS: Record<string, string> = {
   overview: "/",
   groups: "/groups",
   topology: "/topology",
+  "topology-queue": "/topology?links=queue",
+  "topology-loss": "/topology?links=loss",
   links: "/links",
   congestion: "/congestion",
   nodes: "/nodes",

@@ -63,7 +63,7 @@ const scale = (value: number, degraded: number, failed: number): State => (value
 /** What each layer's states are called. */
 export const LEGENDS: Readonly<Record<Layer, Readonly<Record<State, string>>>> = {
   state: { ok: "in service", pending: "drained, not reported yet, or info", degraded: "warning", failed: "critical" },
-  queue: { ok: "below K_min", pending: "not measured", degraded: "K_min or more: marks", failed: "K_max or more: slows sources down" },
+  queue: { ok: "below K_min", pending: "not measured", degraded: "K_min or more, packets marked", failed: "K_max or more, sources slowed down" },
   loss: { ok: "none known", pending: "not measured", degraded: "less than 1\u00a0%", failed: "1\u00a0% or more" },
 };
 

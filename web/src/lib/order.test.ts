@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, test } from "vitest";
+import { count } from "./format";
 import { byName, byValue, firstOf, wordsOf } from "./order";
 
 describe("order", () => {
@@ -21,6 +22,7 @@ describe("order", () => {
   test("of many names the first are named and the others counted", () => {
     expect(firstOf(["n10", "n2"])).toBe("n2, n10");
     expect(firstOf(["n10", "n2", "n3"], 2)).toBe("n2, n3 and 1 more");
+    expect(firstOf(Array.from({ length: 1235 }, () => "n1"), 1)).toBe(`n1 and ${count(1234)} more`);
     expect(firstOf([])).toBe("");
   });
 

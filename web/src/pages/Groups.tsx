@@ -110,6 +110,7 @@ export function Groups() {
           </button>
         )}
       </div>
+      {!phase && totals && <Needing totals={totals} />}
       {query.data && loaded.length === 0 ? (
         <Empty command="canopyctl apply -f group.yaml">There is no group yet.</Empty>
       ) : rows.length === 0 && query.data ? (
@@ -118,6 +119,23 @@ export function Groups() {
         <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} {...(!hasNextPage && { order })} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
       )}
     </Page>
+  );
+}
+
+/** How many need someone, also where not all are read, and those of a phase by one click. */
+function Needing({ totals }: { totals: Readonly<Record<string, number>> }) {
+  const phases = PHASE_ORDER.filter((name) => name !== "Ready" && totals[name]);
+  if (phases.length === 0) return null;
+  return (
+    <nav className="legend" aria-label="Groups that are not ready">
+      {phases.map((name) => (
+        <Link key={name} to="/groups" search={{ phase: name }}>
+          <StateWord state={ofPhase(name)}>
+            {count(totals[name] ?? 0)} {name}
+          </StateWord>
+        </Link>
+      ))}
+    </nav>
   );
 }
 
