@@ -49,6 +49,7 @@ const ONES: Record<string, string> = {
 };
 /** Dialogs, and what is shown by a button: the page, and the button. */
 const OPENED: Record<string, [path: string, button: string]> = {
+  "overview-drain": ["/", "Drain…"],
   "group-create": ["/groups", "Create…"],
   "group-edit": ["/groups/group-00001", "Edit…"],
   "group-join": ["/groups/group-00001", "Join…"],
@@ -138,7 +139,7 @@ async function all(address: string, size: string, ones: Record<string, string>):
           // What is folded away is opened first.
           await page.getByRole("heading", { level: 1 }).first().waitFor();
           if (button.startsWith("PSN")) await page.getByText("1 capture", { exact: true }).click();
-          await page.getByRole("button", { name: button, exact: true }).click();
+          await page.getByRole("button", { name: button, exact: true }).first().click();
           await (button.startsWith("PSN") ? page.getByText("seen at").last() : page.getByRole("dialog")).waitFor();
           await page.waitForTimeout(300);
           await take(page, named(name));

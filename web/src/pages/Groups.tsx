@@ -5,7 +5,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Group, GroupPhase } from "../api/types";
-import { count } from "../lib/format";
+import { count, counted } from "../lib/format";
 import { byName } from "../lib/order";
 import { ofPhase, PHASE_ORDER } from "../lib/state";
 import { Age } from "../ui/Age";
@@ -101,8 +101,8 @@ export function Groups() {
         </select>
         <span className="faint" role="status">
           {filtered ? `${count(rows.length)} shown, ` : ""}
-          {count(loaded.length)}
-          {total !== undefined && total > loaded.length ? ` of ${count(total)}` : ""} groups{hasNextPage ? " read; filters and sorting are of these." : ""}
+          {total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "group")}` : counted(loaded.length, "group")}
+          {hasNextPage ? " read; filters and sorting are of these." : ""}
         </span>
         {filtered && hasNextPage && (
           <button type="button" onClick={more}>

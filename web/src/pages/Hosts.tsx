@@ -5,7 +5,7 @@ import { Link } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Host, HostAgent } from "../api/types";
-import { count } from "../lib/format";
+import { count, counted } from "../lib/format";
 import { byName, wordsOf } from "../lib/order";
 import { ofPort, PORT_ORDER } from "../lib/state";
 import { Mono } from "../ui/Command";
@@ -72,8 +72,8 @@ export function Hosts() {
         <input type="search" aria-label="Filter by name, node or state" placeholder="name, node or state" value={text} onChange={(event) => setText(event.target.value)} />
         <span className="faint" role="status">
           {text ? `${count(rows.length)} shown, ` : ""}
-          {count(loaded.length)}
-          {total !== undefined && total > loaded.length ? ` of ${count(total)}` : ""} hosts{hasNextPage ? " read, filters and sorting are of these" : ""}
+          {total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "host")}` : counted(loaded.length, "host")}
+          {hasNextPage ? " read, filters and sorting are of these" : ""}
           {needing && `; ${needing}`}
         </span>
         {text && hasNextPage && (

@@ -26,7 +26,7 @@ const queue = (row: Row) => row.link.status.congestion?.queueBytes ?? 0;
 
 const COLUMNS: readonly Column<Row>[] = [
   { name: "Port", width: "minmax(6rem, 1fr)", cell: ({ link }) => <Name link={link} />, sort: (r) => r.link.metadata.name },
-  { name: "To", width: "minmax(6rem, 1fr)", wide: true, cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
+  { name: "To", width: "minmax(7rem, 1.1fr)", wide: true, cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
   { name: "State", width: "minmax(9rem, 1.3fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => WORST_FIRST.indexOf(r.state) },
   { name: "Loss", width: "4rem", right: true, cell: (r) => (r.link.status.loss ? (loss(r) ? permille(loss(r)) : "0") : "–"), sort: loss },
   { name: "Queue", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(queue(r)) : "–"), sort: queue },

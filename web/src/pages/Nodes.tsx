@@ -5,7 +5,7 @@ import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Node } from "../api/types";
-import { count } from "../lib/format";
+import { count, counted } from "../lib/format";
 import { inSync, notInSync, syncWord } from "../lib/node";
 import { byName } from "../lib/order";
 import { WORST_FIRST } from "../lib/state";
@@ -54,7 +54,7 @@ export function Nodes() {
               <div className="tools">
                 <input type="search" aria-label="Filter by name or state" placeholder="name or state" value={text} onChange={(event) => setText(event.target.value)} />
                 <span className="faint" role="status">
-                  {count(rows.length)} of {count(all.length)} nodes{all.length === inSync(all) ? ", all in sync" : `; ${notInSync(all)}`}
+                  {count(rows.length)} of {counted(all.length, "node")}{all.length === inSync(all) ? ", all in sync" : `; ${notInSync(all)}`}
                 </span>
               </div>
               <Table label="Nodes" columns={COLUMNS} rows={rows} rowKey={(n) => n.metadata.name} order={order} />
