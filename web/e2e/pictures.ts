@@ -96,6 +96,7 @@ async function attempt(page: Page, file: string, take: () => Promise<void>): Pro
   try {
     await take();
   } catch (error) {
+    if (!browser.isConnected()) throw error;
     const heading = await page.getByRole("heading", { level: 1 }).first().textContent({ timeout: 5000 }).catch(() => "no heading");
     found.push(`${file}: not taken, while the page showed "${heading ?? ""}": ${error instanceof Error ? error.message : String(error)}`);
     await page.screenshot({ path: `${directory}/failed-${file}` }).catch((cause: unknown) => found.push(`${file}: no picture of the failure either: ${String(cause)}`));
