@@ -171,8 +171,11 @@ export function waitedFor(of: Group): WaitedFor {
   return { apiVersion: "canopy/v1", kind: "WaitedFor", group: of.metadata.name, coversNs: 9.8e9, psns: 881_000, unknownPpm: 0, receivers, left: Math.max(0, hosts.length - 20) };
 }
 
+/** Nodes whose agent has never connected, by their place in the topology. */
+const isSilent = (at: number): boolean => at % 97 === 96;
+
 export function node(name: string, at: number, ports: Link[]): Node {
-  const [connected, behind] = [at % 61 !== 60, at % 37 === 36 ? 2 : 0];
+  const [connected, behind] = [at % 61 !== 60 && !isSilent(at), at % 37 === 36 ? 2 : 0];
   return {
     ...API,
     kind: "Node",
@@ -190,8 +193,8 @@ export function node(name: string, at: number, ports: Link[]): Node {
     },
     status: {
       connected,
-      observedTerm: 1,
-      observedGeneration: 40 + (at % 9) - behind,
+      observedTerm: isSilent(at) ? null : 1,
+      observedGeneration: isSilent(at) ? null : 40 + (at % 9) - behind,
       observedDigest: "",
       contract: "1.2",
       errors: [],
@@ -202,7 +205,20 @@ export function node(name: string, at: number, ports: Link[]): Node {
   };
 }
 
+/** Directions with queues above the thresholds now and then. */
+const isBusy = (at: number): boolean => at % 29 === 28;
+
 export function links(of: Topology): Link[] {
+  const silent = new Set(of.spec.nodes.filter((_, at) => isSilent(at)).map(({ name }) => name));
+  return measuredLinks(of).map((link) => {
+    const [node = ""] = link.metadata.name.split("/");
+    if (!silent.has(node)) return link;
+    const reason = `no round-trip time yet: the agents of ${node} and ${link.spec.to.split("/")[0] ?? ""} measure it when both run, or set rttUs of the link`;
+    return { ...link, status: { rtt: { samples: 0, lost: 0, refused: 0 }, thresholds: null, reason, pushes: 0, congestion: null, loss: null } };
+  });
+}
+
+function measuredLinks(of: Topology): Link[] {
   const both = of.spec.links.flatMap((link) => [[link.a, link.b], [link.b, link.a]].map(([from, to]) => ({ from: from ?? "", to: to ?? "", link })));
   return both
     .filter(({ from }) => !from.startsWith("host"))
@@ -218,8 +234,8 @@ export function links(of: Topology): Link[] {
         pushes: 1,
         pushedAgoNs: 5e11,
         pushedRttNs: 14155,
-        congestion: { queueBytes: (at * 977) % 64_000, peakQueueBytes: (at * 1973) % 90_000, depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: at % 11, ce: 0, notEct: 0, cnps: { notify: 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
-        loss: { requests: 11139, lost: at % 23 === 22 ? 12 : 0, queueDrops: 0, dataPackets: 0, dataLost: 0, permille: at % 23 === 22 ? 4 : null },
+        congestion: { queueBytes: (at * 977) % (isBusy(at) ? 64_000 : 9000), peakQueueBytes: (at * 1973) % (isBusy(at) ? 90_000 : 20_000), depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: isBusy(at) ? at % 11 : 0, ce: 0, notEct: 0, cnps: { notify: 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
+        loss: { requests: 11139, lost: at % 230 === 22 ? 12 : 0, queueDrops: 0, dataPackets: 0, dataLost: 0, permille: at % 230 === 22 ? 4 : null },
       },
     }));
 }
@@ -246,6 +262,14 @@ export function problems(count: number, of: Topology, names: readonly string[]):
       remedy: "Check optics, cables and counters at both ends. Drain the link to move its trees away.",
     };
   });
+  // A group that is held up by one receiver: cause and effect.
+  const [held] = names.slice(2);
+  if (count > 1 && held) {
+    const [silent, stalled] = [{ id: "00000000009b0001", code: "BranchSilent", object: { kind: "member", name: `${held}/host4` } }, { id: "00000000009b0002", code: "GroupStalled", object: { kind: "group", name: held } }] as const;
+    const open = { severity: "critical", sinceUnixNs: T0 - 120e9, count: 1, closing: false } as const;
+    all.push({ ...silent, ...open, title: "acknowledges nothing", root: true, evidence: ["AckPSN has not advanced for 2 min; data was forwarded to it meanwhile"], causes: [], affects: [stalled], remedy: "See whether its application runs. Evict the receiver to let the others continue." });
+    all.push({ ...stalled, ...open, title: "does not advance", root: false, evidence: ["65536 packets are not acknowledged"], causes: [silent], affects: [], remedy: "Mend the cause." });
+  }
   return all.sort(bySeverity);
 }
 

@@ -21,6 +21,8 @@ const LISTS: Record<string, string> = {
   overview: "/",
   groups: "/groups",
   topology: "/topology",
+  "topology-queue": "/topology?links=queue",
+  "topology-loss": "/topology?links=loss",
   links: "/links",
   congestion: "/congestion",
   nodes: "/nodes",
@@ -47,6 +49,7 @@ const ONES: Record<string, string> = {
 };
 /** Dialogs, and what is shown by a button: the page, and the button. */
 const OPENED: Record<string, [path: string, button: string]> = {
+  "overview-drain": ["/", "Drain…"],
   "group-create": ["/groups", "Create…"],
   "group-edit": ["/groups/group-00001", "Edit…"],
   "group-join": ["/groups/group-00001", "Join…"],
@@ -88,6 +91,18 @@ async function take(page: Page, file: string): Promise<void> {
   console.log(file);
 }
 
+/** Takes one picture. One that cannot be taken is a fault, with a picture of what is there instead; the others are taken all the same. */
+async function attempt(page: Page, file: string, take: () => Promise<void>): Promise<void> {
+  try {
+    await take();
+  } catch (error) {
+    if (!browser.isConnected()) throw error;
+    const heading = await page.getByRole("heading", { level: 1 }).first().textContent({ timeout: 5000 }).catch(() => "no heading");
+    found.push(`${file}: not taken, while the page showed "${heading ?? ""}": ${error instanceof Error ? error.message : String(error)}`);
+    await page.screenshot({ path: `${directory}/failed-${file}` }).catch((cause: unknown) => found.push(`${file}: no picture of the failure either: ${String(cause)}`));
+  }
+}
+
 async function all(address: string, size: string, ones: Record<string, string>): Promise<void> {
   const { origin: url } = new URL(address);
   for (const [screen, viewport] of Object.entries(SCREENS)) {
@@ -110,22 +125,26 @@ async function all(address: string, size: string, ones: Record<string, string>):
       await signIn(page, address);
       for (const [name, path] of Object.entries({ ...LISTS, ...ones })) {
         if (!named(name).includes(word)) continue;
-        await page.goto(url + path);
-        await page.getByRole("heading", { level: 1 }).first().waitFor();
-        // Two samples make a rate.
-        await page.waitForTimeout(path.startsWith("/groups/") ? 2300 : 400);
-        await take(page, named(name));
+        await attempt(page, named(name), async () => {
+          await page.goto(url + path);
+          await page.getByRole("heading", { level: 1 }).first().waitFor();
+          // Two samples make a rate.
+          await page.waitForTimeout(path.startsWith("/groups/") ? 2300 : 400);
+          await take(page, named(name));
+        });
       }
       for (const [name, [path, button]] of Object.entries(size === "100" ? OPENED : {})) {
         if (!named(name).includes(word)) continue;
-        await page.goto(url + path);
-        // What is folded away is opened first.
-        await page.getByRole("heading", { level: 1 }).first().waitFor();
-        if (button.startsWith("PSN")) await page.getByText("1 capture", { exact: true }).click();
-        await page.getByRole("button", { name: button, exact: true }).click();
-        await (button.startsWith("PSN") ? page.getByText("seen at").last() : page.getByRole("dialog")).waitFor();
-        await page.waitForTimeout(300);
-        await take(page, named(name));
+        await attempt(page, named(name), async () => {
+          await page.goto(url + path);
+          // What is folded away is opened first.
+          await page.getByRole("heading", { level: 1 }).first().waitFor();
+          if (button.startsWith("PSN")) await page.getByText("1 capture", { exact: true }).click();
+          await page.getByRole("button", { name: button, exact: true }).first().click();
+          await (button.startsWith("PSN") ? page.getByText("seen at").last() : page.getByRole("dialog")).waitFor();
+          await page.waitForTimeout(300);
+          await take(page, named(name));
+        });
       }
       await context.close();
     }

@@ -693,7 +693,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     const id = await first("/api/v1/problems");
     // It is noted a moment later.
     const incident = await first("/api/v1/incidents");
-    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/hosts", "/hosts/r1", "/drains", "/controller", "/events", "/audit", "/audit?hosts=true", "/change-sets", `/problems/${id}`, "/incidents", `/incidents/${incident}`, "/no/such/page"];
+    const paths = ["/", "/groups", "/groups/g1", "/topology", "/topology?links=queue", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/hosts", "/hosts/r1", "/drains", "/controller", "/events", "/audit", "/audit?hosts=true", "/change-sets", `/problems/${id}`, "/incidents", `/incidents/${incident}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });
       for (const path of paths) {

@@ -57,11 +57,11 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     "/api/v1/problems": () => list(open),
     "/api/v1/incidents": ({ searchParams: query }) => list(incidents(open).filter((one) => !query.has("problem") || one.problem === query.get("problem"))),
     "/api/v1/incidents/1764170000-00000000009a3f00": () => incidentOf(open),
-    "/api/v1/problem-codes": () => list([{ code: "LinkLossy", severity: "warning", object: "link", title: "loses packets although its carrier is up", meaning: "Packets that one end sent did not arrive at the other.", remedy: "Check optics.", opensAfterMs: 0, closesAfterMs: 0 }]),
+    "/api/v1/problem-codes": () => list(["LinkBlackHole", "LinkLossy"].map((code) => ({ code, severity: "warning", object: "link", title: "loses packets although its carrier is up", meaning: "Packets that one end sent did not arrive at the other.", remedy: "Check optics.", opensAfterMs: 0, closesAfterMs: 0 }))),
     "/api/v1/controllers": () => list([{ ...API, kind: "Controller", metadata: metadata("controller"), status: { version: "0.1.0", term: 1, uptimeNs: 93_784e9, store: { engine: "sled", octets: 6_291_456, revision: 4711, backupRevision: 4698, backupUnixNs: T0 - 1860e9, measuredCommits: 1024, commitP50Ns: 1_140_000, commitP99Ns: 8_420_000 } } }]),
     "/api/v1/nodes": () => list(nodes),
     "/api/v1/links": () => list(all),
-    "/api/v1/hosts": (url) => page(hosts, url),
+    "/api/v1/hosts": (url) => page(hosts.filter(({ status: { port } }) => port !== "Up" || url.searchParams.get("fieldSelector") !== "port!=Up"), url),
     "/api/v1/change-sets": () => list(sets),
     "/api/v1/versions": () => list([]),
     "/api/v1/silences": () => list([]),
@@ -108,10 +108,12 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     answered.set(kind, (answered.get(kind) ?? 0) + 1);
     const [, hostName] = /^\/api\/v1\/hosts\/([^/]+)$/.exec(url.pathname) ?? [];
     const aHost = hostName ? hosts.find((of) => of.metadata.name === hostName) : undefined;
+    const [, ofPort] = /^\/api\/v1\/links\/([^/]+\/[^/]+)$/.exec(url.pathname) ?? [];
+    const aLink = ofPort ? byNode.get(ofPort.split("/")[0] ?? "")?.find((of) => of.metadata.name === ofPort) : undefined;
     const [, set] = /^\/api\/v1\/change-sets\/([^/]+)$/.exec(url.pathname) ?? [];
     const [, name, part] = /^\/api\/v1\/groups\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? [];
     const one = groups.find((g) => g.metadata.name === name);
-    const found = aHost ?? (set ? sets.find(({ id }) => id === set) : undefined) ?? (one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "packet" ? packet(one) : part === "captures" ? list([captureItem(capture(one))]) : part?.startsWith("captures/") ? capture(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url));
+    const found = aHost ?? aLink ?? (set ? sets.find(({ id }) => id === set) : undefined) ?? (one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "packet" ? packet(one) : part === "captures" ? list([captureItem(capture(one))]) : part?.startsWith("captures/") ? capture(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url));
     if (found !== undefined) {
       response.writeHead(200, { "content-type": typeof found === "string" ? "text/plain" : "application/json" });
       response.end(typeof found === "string" ? found : JSON.stringify(found));

@@ -17,11 +17,15 @@ export function Shell() {
   const main = useRef<HTMLElement>(null);
   const path = useRouterState({ select: (state) => state.location.pathname });
   const rail = useRef<HTMLElement>(null);
-  // Keyboard and screen reader begin at the new page's top; on a phone the pages are a row, and the one that is open may be outside of it.
+  // Keyboard and screen reader begin at the new page's top.
   useEffect(() => {
     main.current?.scrollTo(0, 0);
-    rail.current?.querySelector('[aria-current="page"]')?.scrollIntoView({ inline: "center", block: "nearest" });
   }, [path]);
+  // On a phone the pages are a row, and the one that is open may be outside of it; the badge moves those behind it.
+  const hasBadge = roots > 0;
+  useEffect(() => {
+    rail.current?.querySelector('[aria-current="page"]')?.scrollIntoView({ inline: "center", block: "nearest" });
+  }, [path, hasBadge]);
   const [searching, setSearching] = useState(false);
   useEffect(() => {
     const open = (event: KeyboardEvent) => {

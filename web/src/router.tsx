@@ -4,6 +4,7 @@ import { createRootRouteWithContext, createRoute, createRouter, lazyRouteCompone
 import * as queries from "./api/queries";
 import { isOfDomain } from "./api/session";
 import type { GroupPhase } from "./api/types";
+import { LAYERS, type Layer } from "./lib/link";
 import { PHASE_ORDER } from "./lib/state";
 import type { AuditSearch } from "./lib/undo";
 import { Shell } from "./Shell";
@@ -116,20 +117,21 @@ const links = createRoute({
   getParentRoute: () => root,
   path: "/links",
   component: lazyRouteComponent(() => import("./pages/Links"), "Links"),
-  loader: ({ context }) => read(context.queries.ensureQueryData(queries.links)),
+  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.links), context.queries.ensureQueryData(queries.nodes)])),
 });
 const link = createRoute({
   getParentRoute: () => root,
   path: "/links/$node/$port",
   validateSearch: range,
   component: lazyRouteComponent(() => import("./pages/Link"), "LinkPage"),
-  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.links), context.queries.ensureQueryData(queries.nodes)])),
+  loader: ({ context, params }) => read(Promise.all([context.queries.ensureQueryData(queries.link(`${params.node}/${params.port}`)), context.queries.ensureQueryData(queries.nodes)])),
 });
 const topology = createRoute({
   getParentRoute: () => root,
   path: "/topology",
+  validateSearch: (search: Record<string, unknown>): { links?: Layer } => (search["links"] !== "state" && LAYERS.some((layer) => layer === search["links"]) ? { links: search["links"] as Layer } : {}),
   component: lazyRouteComponent(() => import("./pages/Topology"), "TopologyPage"),
-  loader: ({ context }) => read(context.queries.ensureQueryData(queries.topology)),
+  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.topology), context.queries.ensureQueryData(queries.nodes)])),
 });
 const congestion = createRoute({
   getParentRoute: () => root,

@@ -552,7 +552,7 @@ mod tests {
                 let [a, b] = [i, j].map(|n| t.hosts[n].prefix);
                 a.contains(&b) || b.contains(&a)
             };
-            // Which host is named last of those that overlap in one place is open; that somebody is, is not.
+            // Which host of several that overlap is named is open; that one is, is not.
             let any = (0..t.hosts.len()).any(|i| (0..i).any(|j| overlaps(i, j)));
             let mut errors = FieldErrors::default();
             t.check_overlaps(&mut errors);

@@ -63,6 +63,13 @@ export const groupsLike = (prefix: string) =>
     staleTime: 5000,
   });
 
+/** The first hosts whose port is not up, where there are too many hosts to read all. */
+export const hostsNotUp = queryOptions({
+  queryKey: ["hostsNotUp"],
+  queryFn: () => data(api.GET("/api/v1/hosts", { params: { query: { limit: PAGE, fieldSelector: "port!=Up" } } })),
+  staleTime: REREAD,
+});
+
 /** Names of the first hosts: all of a small fabric. */
 export const firstHosts = queryOptions({
   queryKey: ["firstHosts"],
@@ -171,6 +178,24 @@ export const links = queryOptions({
   staleTime: REREAD,
   refetchInterval: (query) => ((query.state.data?.length ?? 0) > 4000 ? false : REREAD),
 });
+
+/** One direction, by its sending port; `null` if no link leaves one of this name. The list of all is large in a large fabric. */
+export const link = (name: string) =>
+  queryOptions({
+    queryKey: ["links", name],
+    queryFn: async () => {
+      const [node = "", port = ""] = name.split("/");
+      const answer = api.GET("/api/v1/links/{node}/{port}", { params: { path: { node, port } } });
+      try {
+        return await data(answer);
+      } catch (error) {
+        if (error instanceof ApiError && error.status === 404) return null;
+        throw error;
+      }
+    },
+    staleTime: REREAD,
+    refetchInterval: REREAD,
+  });
 
 /** Flows that leave a port, those with the highest rate first. */
 export const flows = (node: string, port: string) =>

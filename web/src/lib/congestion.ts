@@ -3,6 +3,7 @@
 import type { Flow, Group, Link, Problem, Topology } from "../api/types";
 import { above, figures, type Point } from "./chart";
 import { bytes, count, counted, digits, permille } from "./format";
+import { byName } from "./order";
 
 /** `over`: above K_max, or a problem is open; `marking`: above K_min; `earlier`: neither, but packets were marked or sources notified. */
 export type Rank = "over" | "marking" | "earlier";
@@ -25,7 +26,7 @@ export function congested(links: readonly Link[], problems: readonly Problem[]):
     return rank ? [{ link, rank, problem }] : [];
   });
   const marked = ({ link }: Congested) => link.status.congestion?.marked ?? 0;
-  return found.sort((a, b) => Number(b.problem !== undefined) - Number(a.problem !== undefined) || marked(b) - marked(a) || (a.link.metadata.name < b.link.metadata.name ? -1 : 1));
+  return found.sort((a, b) => Number(b.problem !== undefined) - Number(a.problem !== undefined) || marked(b) - marked(a) || byName(a.link.metadata.name, b.link.metadata.name));
 }
 
 function rankOf({ status: { congestion, thresholds } }: Link): Rank | null {

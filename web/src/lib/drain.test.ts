@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
-import { drainCommand, drainName } from "./drain";
+import { drainCommand, drainName, drainOf } from "./drain";
 
 it("names a drain after its target, as a label", () => {
   expect(drainName({ link: "n4/Eth1.3--n2/eth1" })).toBe("n4-eth1-3");
@@ -13,4 +13,11 @@ it("quotes what is copied to a shell", () => {
   expect(drainCommand({ node: "n4" }, "fan; rm -rf 'x'", true)).toBe(`canopyctl drain node n4 --reason 'fan; rm -rf '\\''x'\\''' --accept-loss`);
   expect(drainCommand({ link: "n1/eth1" }, "", false)).toBe("canopyctl drain link n1/eth1 --reason REASON");
   expect(drainCommand({ node: "n4" }, "fan", false, "4h")).toBe("canopyctl drain node n4 --reason fan --for 4h");
+});
+
+it("drains what the remedy of a problem names, and nothing else", () => {
+  const remedy = "Check optics, cables and counters at both ends. Drain the link to move its trees away.";
+  expect(drainOf({ object: { kind: "link", name: "n1/eth1--n2/eth1" }, remedy })).toEqual({ link: "n1/eth1--n2/eth1" });
+  expect(drainOf({ object: { kind: "link", name: "n1/eth1--n2/eth1" }, remedy: "Undrain or mend links, or change the group." })).toBe(null);
+  expect(drainOf({ object: { kind: "port", name: "n1/eth1" }, remedy })).toBe(null);
 });

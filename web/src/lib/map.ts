@@ -24,7 +24,8 @@ export interface MapLayout {
   height: number;
 }
 
-const STEP = 90;
+/** Units between the places of a row, at least. */
+export const STEP = 90;
 const TIER = 120;
 /** The picture is at most so much wider than high. */
 const ASPECT = 2.2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { Node } from "../api/types";
-import { syncWord } from "./node";
+import { inSync, notInSync, syncWord } from "./node";
 
 const node = (status: Partial<Node["status"]>): Node =>
   ({ spec: { term: 3, generation: 9 }, status: { connected: true, observedTerm: 3, observedGeneration: 9, errors: [], conditions: [], ...status } }) as unknown as Node;
@@ -18,4 +18,11 @@ it("is in sync only with the same term, the same generation and no error", () =>
   expect(syncWord(node({ connected: false, retirement: { step: "Retired" } as never }))).toEqual(["pending", "retired"]);
   expect(syncWord(node({ connected: false, observedTerm: null }))).toEqual(["failed", "never connected"]);
   expect(syncWord(node({ observedTerm: null }))).toEqual(["pending", "not reported yet"]);
+});
+
+it("names those that are not in sync by their words, the worst first", () => {
+  const named = (name: string, status: Partial<Node["status"]>) => ({ ...node(status), metadata: { name } }) as unknown as Node;
+  const all = [named("n1", { observedGeneration: 7 }), named("n2", {}), named("n10", { connected: false }), named("n9", { connected: false })];
+  expect(notInSync(all)).toBe("not connected: n9, n10; 2 behind: n1");
+  expect([inSync(all), notInSync([named("n2", {})])]).toEqual([1, ""]);
 });

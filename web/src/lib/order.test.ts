@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, test } from "vitest";
-import { byName, byValue, firstOf } from "./order";
+import { count } from "./format";
+import { byName, byValue, firstOf, wordsOf } from "./order";
 
 describe("order", () => {
   test("names with numbers are in the order of the numbers", () => {
@@ -21,6 +22,13 @@ describe("order", () => {
   test("of many names the first are named and the others counted", () => {
     expect(firstOf(["n10", "n2"])).toBe("n2, n10");
     expect(firstOf(["n10", "n2", "n3"], 2)).toBe("n2, n3 and 1 more");
+    expect(firstOf(Array.from({ length: 1235 }, () => "n1"), 1)).toBe(`n1 and ${count(1234)} more`);
     expect(firstOf([])).toBe("");
+  });
+
+  test("names are listed by their words, in the order of the words", () => {
+    expect(wordsOf([["failed", "n10"], ["late", "n1"], ["failed", "n2"]])).toBe("failed: n2, n10; late: n1");
+    expect(wordsOf([["late", "n1"], ["late", "n2"], ["late", "n3"]], 2)).toBe("late: n1, n2 and 1 more");
+    expect(wordsOf([])).toBe("");
   });
 });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In which order names and rows are shown.
+import { count } from "./format";
 
 /** Names as people count them: leaf2 before leaf10. */
 const names = new Intl.Collator("en", { numeric: true });
@@ -14,5 +15,12 @@ export function byValue(a: string | number, b: string | number): number {
 /** The first names of many, and how many more there are: "leaf2, leaf10 and 3 more". */
 export function firstOf(all: readonly string[], shown = 5): string {
   const first = [...all].sort(byName).slice(0, shown).join(", ");
-  return all.length > shown ? `${first} and ${all.length - shown} more` : first;
+  return all.length > shown ? `${first} and ${count(all.length - shown)} more` : first;
+}
+
+/** Names by their words, in the order in which the words come: "critical: n4; drained: n1, n3". */
+export function wordsOf(all: readonly (readonly [word: string, name: string])[], shown = 5): string {
+  const names = new Map<string, string[]>();
+  for (const [word, name] of all) names.set(word, [...(names.get(word) ?? []), name]);
+  return [...names].map(([word, of]) => `${word}: ${firstOf(of, shown)}`).join("; ");
 }

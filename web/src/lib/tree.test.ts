@@ -23,6 +23,13 @@ it("puts each hop in a column and a parent between its branches", () => {
   expect([rows, hops, edges.length]).toEqual([3, 2, 5]);
 });
 
+// Catches a headend that is drawn below the first screen, because the middle of its branches is there.
+it("puts a parent of many rows near its first branch", () => {
+  const many = Array.from({ length: 40 }, (_, i): [string, "receiver"] => [`r${i}`, "receiver"]);
+  const { places } = layout([node("n1", null, [["n2", "node"]]), node("n2", "n1", many)]);
+  expect(places.filter((place) => place.kind === "node").map((place) => [place.name, place.row])).toEqual([["n2", 5], ["n1", 5]]);
+});
+
 // Catches a tree of hundreds of lines of receivers, and a page that never ends drawing nodes that name each other.
 it("draws many receivers as one strip per edge, and a circle once", () => {
   const many = Array.from({ length: DRAWN + 1 }, (_, i): [string, "receiver"] => [`r${i}`, "receiver"]);

@@ -34,7 +34,10 @@ export interface Layout {
 /** Receivers that are drawn one by one; above, those of an edge are one strip. */
 export const DRAWN = 64;
 
-/** Places of a tree's nodes and receivers. A parent is drawn at the middle of its branches. */
+/** Rows below its first branch that a parent is drawn at most, so that the first screen of a tree of many rows has its headend. */
+const BELOW = 5;
+
+/** Places of a tree's nodes and receivers. A parent is drawn at the middle of its branches, where that is near the first one. */
 export function layout(tree: readonly TreeNode[]): Layout {
   const byName = new Map(tree.map((node) => [node.node, node]));
   const receivers = tree.reduce((sum, node) => sum + node.branches.filter((b) => b.kind === "receiver").length, 0);
@@ -67,7 +70,8 @@ export function layout(tree: readonly TreeNode[]): Layout {
       under.push(put({ name: strip, kind: "strip", roles: [], hop: hop + 1, receivers: mine }, rows++));
       edges.push({ from: node.node, to: strip, port: "", address: "" });
     }
-    const row = under.length ? ((under[0] ?? 0) + (under.at(-1) ?? 0)) / 2 : rows++;
+    const [first = 0, last = first] = [under[0], under.at(-1)];
+    const row = under.length ? Math.min((first + last) / 2, first + BELOW) : rows++;
     return put({ name: node.node, kind: "node", roles: node.roles, hop, receivers: [] }, row);
   };
   for (const root of tree.filter((node) => !node.parent || !byName.has(node.parent))) visit(root, 0);

@@ -10,6 +10,7 @@ import { Command } from "../ui/Command";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { Shape } from "../ui/State";
 import { Port } from "./congestion/Port";
+import { Undeclared } from "./topology/Undeclared";
 
 /** Ports with a chart; more are counted. */
 const SHOWN = 12;
@@ -21,7 +22,7 @@ export function Congestion() {
       <Loaded query={links}>
         {(list) =>
           list.length === 0 ? (
-            <Empty command="canopyctl apply -f topology.yaml">There is no link: links are part of the topology.</Empty>
+            <Undeclared>There is no link: links are part of the topology.</Undeclared>
           ) : list.every((link) => !link.status.thresholds) ? (
             <Empty command="canopyctl get links">No port has thresholds: {list[0]?.status.reason || "their rates are not known"}.</Empty>
           ) : (
@@ -58,7 +59,7 @@ function Verdict({ found, links }: { found: readonly Congested[]; links: readonl
   const [over, marking] = [names("over"), names("marking")];
   const measured = links.filter((link) => link.status.thresholds);
   const fresh = measured.filter((link) => (link.status.congestion?.reportedAgoNs ?? Infinity) < 5e9);
-  const list = (ports: readonly string[]) => (ports.length > 5 ? `${ports.slice(0, 5).join(", ")} and ${ports.length - 5} more` : ports.join(", "));
+  const list = (ports: readonly string[]) => (ports.length > 5 ? `${ports.slice(0, 5).join(", ")} and ${count(ports.length - 5)} more` : ports.join(", "));
   const state = over.length ? "failed" : marking.length ? "degraded" : fresh.length ? "ok" : "pending";
   return (
     <>

@@ -5,7 +5,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Group, GroupPhase } from "../api/types";
-import { count } from "../lib/format";
+import { count, counted } from "../lib/format";
 import { byName } from "../lib/order";
 import { ofPhase, PHASE_ORDER } from "../lib/state";
 import { Age } from "../ui/Age";
@@ -101,8 +101,8 @@ export function Groups() {
         </select>
         <span className="faint" role="status">
           {filtered ? `${count(rows.length)} shown, ` : ""}
-          {count(loaded.length)}
-          {total !== undefined && total > loaded.length ? ` of ${count(total)}` : ""} groups{hasNextPage ? " read; filters and sorting are of these." : ""}
+          {total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "group")}` : counted(loaded.length, "group")}
+          {hasNextPage ? " read; filters and sorting are of these." : ""}
         </span>
         {filtered && hasNextPage && (
           <button type="button" onClick={more}>
@@ -110,6 +110,7 @@ export function Groups() {
           </button>
         )}
       </div>
+      {!phase && totals && <Needing totals={totals} />}
       {query.data && loaded.length === 0 ? (
         <Empty command="canopyctl apply -f group.yaml">There is no group yet.</Empty>
       ) : rows.length === 0 && query.data ? (
@@ -118,6 +119,23 @@ export function Groups() {
         <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} {...(!hasNextPage && { order })} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
       )}
     </Page>
+  );
+}
+
+/** How many need someone, also where not all are read, and those of a phase by one click. */
+function Needing({ totals }: { totals: Readonly<Record<string, number>> }) {
+  const phases = PHASE_ORDER.filter((name) => name !== "Ready" && totals[name]);
+  if (phases.length === 0) return null;
+  return (
+    <nav className="legend" aria-label="Groups that are not ready">
+      {phases.map((name) => (
+        <Link key={name} to="/groups" search={{ phase: name }}>
+          <StateWord state={ofPhase(name)}>
+            {count(totals[name] ?? 0)} {name}
+          </StateWord>
+        </Link>
+      ))}
+    </nav>
   );
 }
 

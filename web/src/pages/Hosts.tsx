@@ -5,13 +5,14 @@ import { Link } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Host, HostAgent } from "../api/types";
-import { count } from "../lib/format";
-import { byName } from "../lib/order";
+import { count, counted } from "../lib/format";
+import { byName, wordsOf } from "../lib/order";
 import { ofPort, PORT_ORDER } from "../lib/state";
 import { Mono } from "../ui/Command";
-import { Empty, ErrorNote, Page } from "../ui/Page";
+import { ErrorNote, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
+import { Undeclared } from "./topology/Undeclared";
 
 /** Up to so many hosts are read whole, so that filters and sorting are of all of them. */
 const WHOLE = 2000;
@@ -38,6 +39,13 @@ const COLUMNS: readonly Column<Host>[] = [
   { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (h) => <span title={h.status.reason}>{h.status.reason}</span> },
 ];
 
+/** Those whose port or agent needs someone: "port down: h4; agent not connected: h1, h3". */
+function needs(all: readonly Host[]): string {
+  const ports = PORT_ORDER.filter((port) => port !== "Up").flatMap((port) => all.filter((h) => h.status.port === port).map((h) => [`port ${port.toLowerCase()}`, h.metadata.name] as const));
+  const away = all.filter(isAway).map((h) => ["agent not connected", h.metadata.name] as const);
+  return wordsOf([...ports, ...away]);
+}
+
 export function Hosts() {
   const query = useInfiniteQuery(queries.hosts);
   const total = useQuery(queries.status).data?.hosts;
@@ -51,6 +59,12 @@ export function Hosts() {
     if (total !== undefined && total <= WHOLE) more();
   }, [total, more]);
   const rows = useMemo(() => loaded.filter((h) => `${h.metadata.name}\n${h.spec.node}\n${h.status.port}`.includes(text)), [loaded, text]);
+  // Of many hosts not all are read: the controller finds those whose port needs someone.
+  const found = useQuery({ ...queries.hostsNotUp, enabled: total !== undefined && total > WHOLE }).data;
+  const needing = useMemo(() => {
+    if (!hasNextPage) return needs(loaded);
+    return found && `${found.metadata.continue ? `of the first ${count(found.items.length)} that are not up, ` : ""}${needs(found.items) || "every port is up"}`;
+  }, [hasNextPage, loaded, found]);
   return (
     <Page title="Hosts" tab="Hosts">
       {query.error && <ErrorNote error={query.error} />}
@@ -58,8 +72,9 @@ export function Hosts() {
         <input type="search" aria-label="Filter by name, node or state" placeholder="name, node or state" value={text} onChange={(event) => setText(event.target.value)} />
         <span className="faint" role="status">
           {text ? `${count(rows.length)} shown, ` : ""}
-          {count(loaded.length)}
-          {total !== undefined && total > loaded.length ? ` of ${count(total)}` : ""} hosts{hasNextPage ? " read; filters and sorting are of these." : ""}
+          {total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "host")}` : counted(loaded.length, "host")}
+          {hasNextPage ? " read, filters and sorting are of these" : ""}
+          {needing && `; ${needing}`}
         </span>
         {text && hasNextPage && (
           <button type="button" onClick={more}>
@@ -68,7 +83,7 @@ export function Hosts() {
         )}
       </div>
       {query.data && loaded.length === 0 ? (
-        <Empty command="canopyctl apply -f topology.yaml">There is no host: hosts are part of the topology.</Empty>
+        <Undeclared>There is no host: hosts are part of the topology.</Undeclared>
       ) : (
         <Table label="Hosts" columns={COLUMNS} rows={rows} rowKey={(h) => h.metadata.name} {...(!hasNextPage && { order })} total={text ? rows.length : total} {...(!text && { onEnd: more })} />
       )}

@@ -6,6 +6,7 @@ import { useMemo, useState, type ReactNode } from "react";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
 import { bytes, count, counted, permille, rate, span } from "../lib/format";
+import { byObject, reporting, stateOf } from "../lib/link";
 import { ReportedAgo } from "../ui/Age";
 import { Command } from "../ui/Command";
 import { Loaded, Page } from "../ui/Page";
@@ -15,7 +16,6 @@ import { Charts } from "./charts/Charts";
 import { linkCharts } from "./charts/linkCharts";
 import { OverTime, type ChartTime } from "./charts/OverTime";
 import { DrainDialog } from "./drains/DrainDialog";
-import { byObject, stateOf } from "./Links";
 import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/links/$node/$port");
@@ -23,17 +23,14 @@ const route = getRouteApi("/links/$node/$port");
 export function LinkPage() {
   const { node, port } = route.useParams();
   const name = `${node}/${port}`;
-  const query = useQuery(queries.links);
+  const query = useQuery(queries.link(name));
   return (
     <>
       <nav className="crumbs" aria-label="Breadcrumbs">
         <To to="/links">Links</To>
       </nav>
       <Loaded query={query} title={name}>
-        {(list) => {
-          const link = list.find((l) => l.metadata.name === name);
-          return link ? <Detail link={link} back={list.find((l) => l.metadata.name === link.spec.to)} /> : <Page title={name} tab={name}><p>No link leaves a port of this name.</p></Page>;
-        }}
+        {(link) => (link ? <Detail link={link} /> : <Page title={name} tab={name}><p>No link leaves a port of this name.</p></Page>)}
       </Loaded>
     </>
   );
@@ -41,16 +38,18 @@ export function LinkPage() {
 
 const dash = <T,>(value: T | null | undefined, write: (value: T) => string): string => (value === null || value === undefined ? "–" : write(value));
 
-function Detail({ link, back }: { link: Link; back: Link | undefined }) {
+function Detail({ link }: { link: Link }) {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const { spec, status, metadata } = link;
   const { congestion, loss, rtt, thresholds } = status;
   const problems = useQuery(queries.problems).data ?? [];
-  const [state, word] = stateOf(link, byObject(problems));
+  const nodes = useQuery(queries.nodes).data;
+  const [state, word] = stateOf(link, byObject(problems), reporting(nodes));
   const [draining, setDraining] = useState(false);
   const [a = "", b = ""] = spec.link.split("--");
-  const betweenNodes = useQuery(queries.nodes).data?.some((n) => n.metadata.name === spec.to.split("/")[0]) ?? false;
+  const betweenNodes = nodes?.some((n) => n.metadata.name === spec.to.split("/")[0]) ?? false;
+  const back = useQuery({ ...queries.link(spec.to), enabled: betweenNodes }).data;
   return (
     <Page
       title={`${metadata.name} to ${spec.to}`}
@@ -59,7 +58,7 @@ function Detail({ link, back }: { link: Link; back: Link | undefined }) {
         <>
           <StateWord state={state}>{word}</StateWord>
           <button type="button" disabled={!betweenNodes} onClick={() => setDraining(true)}>Drain…</button>
-          {!betweenNodes && <span className="faint">A link to a host cannot be drained: the host has no other.</span>}
+          {nodes && !betweenNodes && <span className="faint">A link to a host cannot be drained: the host has no other.</span>}
           {betweenNodes && <SilenceButton kind="link" name={spec.link} />}
         </>
       }

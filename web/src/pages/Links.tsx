@@ -4,14 +4,16 @@ import { useQuery } from "@tanstack/react-query";
 import { Link as To } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
-import type { Link, Problem } from "../api/types";
+import type { Link } from "../api/types";
 import { bytes, count, permille, rate, span } from "../lib/format";
+import { byObject, reporting, stateOf } from "../lib/link";
 import { byName } from "../lib/order";
-import { ofSeverity, worst, WORST_FIRST, type State } from "../lib/state";
+import { WORST_FIRST, type State } from "../lib/state";
 import { ReportedAgo } from "../ui/Age";
-import { Empty, Loaded, Page } from "../ui/Page";
+import { Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
+import { Undeclared } from "./topology/Undeclared";
 
 interface Row {
   link: Link;
@@ -24,7 +26,7 @@ const queue = (row: Row) => row.link.status.congestion?.queueBytes ?? 0;
 
 const COLUMNS: readonly Column<Row>[] = [
   { name: "Port", width: "minmax(6rem, 1fr)", cell: ({ link }) => <Name link={link} />, sort: (r) => r.link.metadata.name },
-  { name: "To", width: "minmax(6rem, 1fr)", wide: true, cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
+  { name: "To", width: "minmax(7rem, 1.1fr)", wide: true, cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
   { name: "State", width: "minmax(9rem, 1.3fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => WORST_FIRST.indexOf(r.state) },
   { name: "Loss", width: "4rem", right: true, cell: (r) => (r.link.status.loss ? (loss(r) ? permille(loss(r)) : "0") : "–"), sort: loss },
   { name: "Queue", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(queue(r)) : "–"), sort: queue },
@@ -44,42 +46,26 @@ function Name({ link }: { link: Link }) {
   return <To to="/links/$node/$port" params={{ node, port }}>{link.metadata.name}</To>;
 }
 
-/** A link's state: the worst problem of the link or of its port, else drained or not. */
-export function stateOf(link: Link, problems: ReadonlyMap<string, Problem[]>): [State, string] {
-  const found = [...(problems.get(link.spec.link) ?? []), ...(problems.get(link.metadata.name) ?? [])];
-  const first = found[0];
-  if (first) return [worst(found.map((p) => ofSeverity(p.severity))), first.code];
-  return link.spec.drained ? ["pending", "drained"] : ["ok", "in service"];
-}
-
-/** Problems of links and ports by the object's name. */
-export function byObject(problems: readonly Problem[]): Map<string, Problem[]> {
-  const map = new Map<string, Problem[]>();
-  for (const problem of problems) {
-    if (problem.object.kind === "link" || problem.object.kind === "port") map.set(problem.object.name, [...(map.get(problem.object.name) ?? []), problem]);
-  }
-  return map;
-}
-
 export function Links() {
   const query = useQuery(queries.links);
   const problems = useQuery(queries.problems).data;
+  const nodes = useQuery(queries.nodes).data;
   const [text, setText] = useState("");
   const rows = useMemo(() => {
-    const known = byObject(problems ?? []);
+    const [open, known] = [byObject(problems ?? []), reporting(nodes)];
     return (query.data ?? [])
       .map((link) => {
-        const [state, word] = stateOf(link, known);
+        const [state, word] = stateOf(link, open, known);
         return { link, state, word };
       })
       .filter((row) => `${row.link.metadata.name}\n${row.link.spec.to}\n${row.word}`.includes(text));
-  }, [query.data, problems, text]);
+  }, [query.data, problems, nodes, text]);
   return (
     <Page title="Links" tab="Links">
       <Loaded query={query}>
         {(all) =>
           all.length === 0 ? (
-            <Empty command="canopyctl apply -f topology.yaml">There is no link: links are part of the topology.</Empty>
+            <Undeclared>There is no link: links are part of the topology.</Undeclared>
           ) : (
             <>
               <div className="tools">

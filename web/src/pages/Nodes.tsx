@@ -5,14 +5,15 @@ import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Node } from "../api/types";
-import { count } from "../lib/format";
-import { syncWord } from "../lib/node";
-import { byName, firstOf } from "../lib/order";
+import { count, counted } from "../lib/format";
+import { inSync, notInSync, syncWord } from "../lib/node";
+import { byName } from "../lib/order";
 import { WORST_FIRST } from "../lib/state";
 import { Mono } from "../ui/Command";
-import { Empty, Loaded, Page } from "../ui/Page";
+import { Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
+import { Undeclared } from "./topology/Undeclared";
 
 const rank = (n: Node): number => WORST_FIRST.indexOf(syncWord(n)[0]);
 /** Those that need someone first. */
@@ -38,16 +39,6 @@ const COLUMNS: readonly Column<Node>[] = [
   { name: "Kernel", width: "minmax(7rem, 1fr)", wide: true, cell: (n) => n.status.kernel || "–", sort: (n) => n.status.kernel },
 ];
 
-/** Those that are not in sync, by word: "; not connected: n4; 2 behind: n1, n3". */
-function behind(all: readonly Node[]): string {
-  const words = new Map<string, string[]>();
-  for (const node of [...all].sort(order)) {
-    const [state, word] = syncWord(node);
-    if (state !== "ok") words.set(word, [...(words.get(word) ?? []), node.metadata.name]);
-  }
-  return words.size === 0 ? ", all in sync" : `; ${[...words].map(([word, names]) => `${word}: ${firstOf(names)}`).join("; ")}`;
-}
-
 export function Nodes() {
   const query = useQuery(queries.nodes);
   const [text, setText] = useState("");
@@ -57,13 +48,13 @@ export function Nodes() {
       <Loaded query={query}>
         {(all) =>
           all.length === 0 ? (
-            <Empty command="canopyctl apply -f topology.yaml">There is no node: nodes are part of the topology.</Empty>
+            <Undeclared>There is no node: nodes are part of the topology.</Undeclared>
           ) : (
             <>
               <div className="tools">
                 <input type="search" aria-label="Filter by name or state" placeholder="name or state" value={text} onChange={(event) => setText(event.target.value)} />
                 <span className="faint" role="status">
-                  {count(rows.length)} of {count(all.length)} nodes{behind(all)}
+                  {count(rows.length)} of {counted(all.length, "node")}{all.length === inSync(all) ? ", all in sync" : `; ${notInSync(all)}`}
                 </span>
               </div>
               <Table label="Nodes" columns={COLUMNS} rows={rows} rowKey={(n) => n.metadata.name} order={order} />

@@ -13,6 +13,7 @@ import { ObjectLink } from "../ui/ObjectLink";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemSentence } from "../ui/ProblemSentence";
 import { Shape, StateWord } from "../ui/State";
+import { DrainNow } from "./overview/DrainNow";
 import { FirstSteps } from "./overview/FirstSteps";
 import { Fleet } from "./overview/Fleet";
 import { SinceVisit } from "./overview/SinceVisit";
@@ -58,12 +59,14 @@ function Causes({ problems, status }: { problems: Problem[]; status: DomainStatu
       ) : (
         <p className="faint" role="status">
           {counted(roots.length, "root problem")}
-          {silenced > 0 && `, ${silenced === roots.length ? "all" : count(silenced)} known to operators`}, {count(problems.length - roots.length)} more that follow from {roots.length === 1 ? "it" : "them"}
+          {silenced > 0 && `, ${silenced === roots.length ? "all" : count(silenced)} known to operators`}
+          {problems.length > roots.length && `, ${count(problems.length - roots.length)} more that follow from ${roots.length === 1 ? "it" : "them"}`}
         </p>
       )}
       {roots.length > WHOLE && <Kinds roots={roots} />}
       {roots.slice(0, SHOWN).map((problem, at) => (
         <ProblemSentence key={problem.id} problem={problem} isShort={at >= WHOLE}>
+          <DrainNow problem={problem} />
           <Acknowledge problem={problem} />
         </ProblemSentence>
       ))}

@@ -41,7 +41,8 @@ export function ProblemPage() {
 }
 
 function Detail({ problem }: { problem: Problem }) {
-  const info = useQuery(queries.problemCodes).data?.find((code) => code.code === problem.code);
+  const codes = useQuery(queries.problemCodes).data;
+  const info = codes?.find((code) => code.code === problem.code);
   return (
     <Page title={sentence(problem)} tab={`${problem.code} ${problem.object.name}`} aside={<StateWord state={ofSeverity(problem.severity)}>{problem.severity}</StateWord>}>
       {problem.root && (
@@ -71,7 +72,7 @@ function Detail({ problem }: { problem: Problem }) {
         <dt>Seen</dt>
         <dd>{problem.evidence.length ? problem.evidence.map((line) => <div key={line}>{line}</div>) : "–"}</dd>
         <dt>Meaning</dt>
-        <dd>{info?.meaning ?? "…"}</dd>
+        <dd>{info?.meaning ?? (codes ? "–" : "…")}</dd>
         <dt>What to do</dt>
         <dd><Prose text={problem.remedy} /></dd>
         <dt>Code</dt>

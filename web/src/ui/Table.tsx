@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table of any length: only the rows in view are in the document. Sorting and the row count are announced.
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState, type PointerEvent, type ReactNode } from "react";
+import { cutText } from "../lib/cut";
 import { byValue } from "../lib/order";
 
 export interface Column<T> {
@@ -111,7 +112,7 @@ export function Table<T>({ label, columns, rows, rowKey, order: first, wraps = f
               style={{ ...template, transform: `translateY(${item.start - margin}px)` }}
             >
               {shown.map((column) => (
-                <div key={column.name} role="cell" className={column.right ? "td right" : "td"}>
+                <div key={column.name} role="cell" className={column.right ? "td right" : "td"} onPointerEnter={showWhole}>
                   {column.cell(row)}
                 </div>
               ))}
@@ -124,3 +125,10 @@ export function Table<T>({ label, columns, rows, rowKey, order: first, wraps = f
 }
 
 const scrollerOf = () => document.getElementById("main");
+
+/** What is cut in a cell is in its title from when it is pointed at: whether it is cut depends on the screen. */
+function showWhole({ currentTarget: cell }: PointerEvent<HTMLElement>): void {
+  const whole = cutText(cell);
+  if (whole === null) cell.removeAttribute("title");
+  else cell.title = whole;
+}

@@ -159,9 +159,9 @@ function labels({ ctx, bbox, valToPos }: uPlot, marks: Marks, colour: Colour): v
     ctx.setLineDash([]);
     ctx.lineWidth = 3 * ratio;
     ctx.strokeStyle = colour(`--${state}-ground`);
-    ctx.strokeText(label, bbox.left + 4 * ratio, y - 3 * ratio);
+    ctx.strokeText(label, bbox.left + 4 * ratio, y - 5 * ratio);
     ctx.fillStyle = colour(`--${state}`);
-    ctx.fillText(label, bbox.left + 4 * ratio, y - 3 * ratio);
+    ctx.fillText(label, bbox.left + 4 * ratio, y - 5 * ratio);
   }
   ctx.restore();
 }

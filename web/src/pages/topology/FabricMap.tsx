@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The map's canvas. The whole fabric is drawn once into a bitmap; moving and zooming copies it, and draws it again when they end.
 import { useEffect, useRef, type PointerEvent } from "react";
-import { nearest, type MapLayout, type MapNode } from "../../lib/map";
+import { nearest, STEP, type MapLayout, type MapNode } from "../../lib/map";
 import type { State } from "../../lib/state";
 import { colours, onTheme } from "../../ui/tokens";
 
@@ -20,6 +20,9 @@ interface View {
 }
 
 const STATES: readonly State[] = ["ok", "pending", "degraded", "failed"];
+const BAD = new Set<State | undefined>(["degraded", "failed"]);
+/** Nodes that need someone and are named while all are too near to each other for names. */
+const NAMED = 12;
 /** Lines of one path: a path of ten thousands takes seconds, because their crossings are computed. */
 const PATH = 128;
 /** Pixels between a pointer and what it means. */
@@ -188,12 +191,16 @@ class Drawing {
   }
 
   private drawNodes(context: CanvasRenderingContext2D, { layout, nodeStates, picked }: Props, colour: (name: string) => string): void {
-    // Seven units, but on the screen not less than 3 pixels; and apart from its neighbours.
-    const size = Math.min(40, Math.max(7, 3 / this.view.scale));
-    for (const node of layout.nodes) {
+    // Seven units, but on the screen not less than 3 pixels; of those that are well, apart from their neighbours. Those that need someone are on top.
+    const least = 3 / this.view.scale;
+    const apart = Math.min(40, Math.max(7, Math.min(least, STEP / 4)));
+    const isBad = (node: MapNode) => BAD.has(nodeStates.get(node.name));
+    for (const node of [...layout.nodes.filter((one) => !isBad(one)), ...layout.nodes.filter(isBad)]) {
+      const size = isBad(node) ? Math.min(80, Math.max(7, least)) : apart;
       const state = node.isHost ? null : (nodeStates.get(node.name) ?? "pending");
       context.fillStyle = state ? colour(`--${state}`) : colour("--faint");
       shape(context, node, state, size);
+      if (state === "failed" && size * this.view.scale >= 4) cross(context, node, size * 0.45, size / 4, colour("--raised"));
       if (picked?.name === node.name) {
         context.strokeStyle = colour("--accent");
         context.lineWidth = 3 / this.view.scale;
@@ -202,12 +209,24 @@ class Drawing {
         context.stroke();
       }
     }
-    // Names once they do not overlap.
-    if (this.view.scale < 0.55) return;
+    // Names once they do not overlap; before, of the few that need someone.
+    const [isNear, bad] = [this.view.scale >= 0.55, layout.nodes.filter(isBad)];
+    if (!isNear && bad.length > NAMED) return;
     context.fillStyle = colour("--text");
+    context.strokeStyle = colour("--raised");
+    context.lineWidth = 3 / this.view.scale;
+    context.lineJoin = "round";
     context.font = `${12 / this.view.scale}px system-ui, sans-serif`;
     context.textAlign = "center";
-    for (const node of layout.nodes) context.fillText(node.name, node.x, node.y + size + 14 / this.view.scale);
+    const [left, right] = [-this.view.x / this.view.scale, (this.canvas.clientWidth - this.view.x) / this.view.scale];
+    for (const node of isNear ? layout.nodes : bad) {
+      const half = context.measureText(node.name).width / 2;
+      // Whole as long as its node is in the picture.
+      const x = node.x < left || node.x > right ? node.x : Math.min(right - half, Math.max(left + half, node.x));
+      const y = node.y + Math.max(7, least) + 14 / this.view.scale;
+      context.strokeText(node.name, x, y);
+      context.fillText(node.name, x, y);
+    }
   }
 
   private readonly wheel = (event: WheelEvent): void => {
@@ -315,4 +334,16 @@ function shape(context: CanvasRenderingContext2D, { x, y }: MapNode, state: Stat
       break;
   }
   context.fill();
+}
+
+/** In a square, so that it is the shape of the legend. */
+function cross(context: CanvasRenderingContext2D, { x, y }: MapNode, reach: number, width: number, colour: string): void {
+  context.strokeStyle = colour;
+  context.lineWidth = width;
+  context.beginPath();
+  for (const down of [1, -1]) {
+    context.moveTo(x - reach, y - reach * down);
+    context.lineTo(x + reach, y + reach * down);
+  }
+  context.stroke();
 }

@@ -1,1 +1,0 @@
-var e=new Intl.Collator(`en`,{numeric:!0}),t=(t,n)=>e.compare(t,n)||(t<n?-1:+(t>n));function n(e,n){return typeof e==`number`&&typeof n==`number`?e-n:t(String(e),String(n))}function r(e,n=5){let r=[...e].sort(t).slice(0,n).join(`, `);return e.length>n?`${r} and ${e.length-n} more`:r}export{n,r,t};
