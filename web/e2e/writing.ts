@@ -231,14 +231,14 @@ export const writing: Record<string, (page: Page) => Promise<void>> = {
     await page.keyboard.press("Enter");
     await dialog.waitFor({ state: "detached" });
     await problem.getByText("it's the fans, until it ends").waitFor();
-    await page.getByRole("status").getByText("1 root problem, all known to operators, 0 more").waitFor();
+    await page.getByRole("status").getByText("1 root problem, all known to operators", { exact: true }).waitFor();
     const status = (await (await fetch(`${url}/api/v1/status`)).json()) as { silenced: number };
     check(status.silenced === 1, "the controller does not know it");
     await press(problem.getByRole("button", { name: "Unsilence…" }));
     const end = page.getByRole("dialog", { name: /^End silence problem-/ });
     await press(end.getByRole("button", { name: "End it" }));
     await problem.getByRole("button", { name: "Acknowledge…" }).waitFor();
-    await page.getByRole("status").getByText("1 root problem, 0 more").waitFor();
+    await page.getByRole("status").getByText("1 root problem", { exact: true }).waitFor();
     // All problems of an object, from its page.
     await page.goto(`${url}/nodes/n2`);
     await press(page.getByRole("button", { name: "Silence…" }));
