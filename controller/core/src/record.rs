@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durable records. This crate defines their content and their keys, the caller their encoding.
 //!
-//! Keys: `topology/default`, `drain/<name>`, `silence/<name>`, `retirement/<node>`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
+//! Keys: `topology/default`, of a large one `links/default` for what changes with its links, `drain/<name>`, `silence/<name>`, `retirement/<node>`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
 //! `domain/hmac` for the keys of the SRH HMAC TLV, `domain/state` for the revision and the allocators. A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no
 //! record is free.
 
@@ -28,6 +28,11 @@ use crate::view::Evicted;
 
 /// Name of the one topology of a domain.
 pub(crate) const TOPOLOGY_NAME: &str = "default";
+/// What changes with the links of a topology has a record of its own where the topology has certainly more octets: a link that goes out of
+/// service does not write all others. Controllers that would not read that record refuse a store with so large a value.
+pub(crate) const APART_ABOVE: usize = 1 << 20;
+/// Key of [`LinksRecord`].
+const LINKS_KEY: &str = "links/default";
 /// Key of [`HmacRecord`].
 const HMAC_KEY: &str = "domain/hmac";
 /// Key of [`StateRecord`].
@@ -39,6 +44,8 @@ const STATE_KEY: &str = "domain/state";
 pub enum Record {
     /// The topology.
     Topology(Box<TopologyRecord>),
+    /// What changes with the links of a large topology.
+    Links(Box<LinksRecord>),
     /// A drain.
     Drain(Box<DrainRecord>),
     /// A silence.
@@ -66,6 +73,7 @@ impl Record {
         let kind = key.split_once('/').map_or("", |(kind, _)| kind);
         Ok(Some(match kind {
             "topology" => Self::Topology(Deserialize::deserialize(from)?),
+            "links" => Self::Links(Deserialize::deserialize(from)?),
             "drain" => Self::Drain(Deserialize::deserialize(from)?),
             "silence" => Self::Silence(Deserialize::deserialize(from)?),
             "retirement" => Self::Retirement(Deserialize::deserialize(from)?),
@@ -82,6 +90,7 @@ impl Record {
     pub fn key(&self) -> String {
         match self {
             Self::Topology(_) => topology_key(),
+            Self::Links(_) => links_key(),
             Self::Drain(record) => drain_key(&record.drain.metadata.name),
             Self::Silence(record) => silence_key(&record.silence.metadata.name),
             Self::Retirement(record) => retirement_key(&record.retirement.node),
@@ -102,7 +111,9 @@ impl Record {
             Self::Topology(record) => (&mut record.metadata, record.revision, 2),
             Self::Drain(record) => (&mut record.drain.metadata, record.revision, 3),
             // No version without uids has written one.
-            Self::Silence(_) | Self::Retirement(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => return,
+            Self::Links(_) | Self::Silence(_) | Self::Retirement(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => {
+                return;
+            }
         };
         if metadata.uid.is_absent() {
             metadata.uid = Uid::of(secret, 0, revision, part);
@@ -113,6 +124,7 @@ impl Record {
     pub(crate) fn revision(&self) -> u64 {
         match self {
             Self::Topology(record) => record.revision,
+            Self::Links(record) => record.revision,
             Self::Drain(record) => record.revision,
             Self::Silence(record) => record.revision,
             Self::Retirement(record) => record.revision,
@@ -190,6 +202,56 @@ pub struct TopologyRecord {
     pub(crate) silent: BTreeSet<Endpoint>,
 }
 
+/// What changes with the links of a topology: of a large one a record of its own, whose topology then has nothing of it. Fields as in
+/// [`TopologyRecord`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinksRecord {
+    pub(crate) revision: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) moved: BTreeMap<u32, u32>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) behind: BTreeMap<u32, Option<TreeRecord>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) digests: BTreeMap<u32, u64>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) down: BTreeSet<Endpoint>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) silent: BTreeSet<Endpoint>,
+}
+
+impl TopologyRecord {
+    /// `links`: what changes with links, unless it has a record of its own.
+    pub(crate) fn new(metadata: Metadata, revision: u64, spec: TopologySpec, links: Option<LinksRecord>) -> Self {
+        let (moved, behind, digests, down, silent) = Default::default();
+        let none = LinksRecord { revision, moved, behind, digests, down, silent };
+        let LinksRecord { moved, behind, digests, down, silent, .. } = links.unwrap_or(none);
+        Self { metadata, revision, spec, moved, behind, digests, down, silent }
+    }
+
+    /// Takes out what changes with links.
+    pub(crate) fn take_links(&mut self) -> LinksRecord {
+        LinksRecord {
+            revision: self.revision,
+            moved: std::mem::take(&mut self.moved),
+            behind: std::mem::take(&mut self.behind),
+            digests: std::mem::take(&mut self.digests),
+            down: std::mem::take(&mut self.down),
+            silent: std::mem::take(&mut self.silent),
+        }
+    }
+}
+
+/// Octets that a topology has at least as JSON, without its serialisation: names, and what stands around them.
+pub(crate) fn least_octets(spec: &TopologySpec) -> usize {
+    const NODE: usize = r#"{"name":"","id":1},"#.len();
+    const HOST: usize = r#"{"name":"","prefix":"::/0","address":"::"},"#.len();
+    const LINK: usize = r#"{"a":"/","b":"/"},"#.len();
+    let end = |end: &Endpoint| end.device.len() + end.port.len();
+    spec.nodes.iter().map(|node| NODE + node.name.len()).sum::<usize>()
+        + spec.hosts.iter().map(|host| HOST + host.name.len()).sum::<usize>()
+        + spec.links.iter().map(|link| LINK + end(&link.a) + end(&link.b)).sum::<usize>()
+}
+
 /// A tree in force. A controller that starts, of whatever version, continues with it, and moves it in two steps to the one that it would
 /// plan itself (decisions 3.14).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,6 +308,7 @@ impl Record {
         match self {
             Self::Group(record) => record.tree = None,
             Self::Topology(record) => (record.behind, record.digests) = Default::default(),
+            Self::Links(record) => (record.behind, record.digests) = Default::default(),
             Self::Drain(_)
             | Self::Silence(_)
             | Self::Retirement(_)
@@ -414,6 +477,11 @@ pub(crate) fn hmac_key() -> String {
 /// Key of the topology's record.
 pub(crate) fn topology_key() -> String {
     format!("topology/{TOPOLOGY_NAME}")
+}
+
+/// Key of the record of what changes with the links of a large topology.
+pub(crate) fn links_key() -> String {
+    LINKS_KEY.to_owned()
 }
 
 /// Key of a silence's record.

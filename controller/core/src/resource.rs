@@ -39,6 +39,8 @@ pub(crate) struct Topology {
     pub(crate) down: BTreeSet<Endpoint>,
     /// Those of them whose links lost every packet although their carriers were up.
     pub(crate) silent: BTreeSet<Endpoint>,
+    /// What changes with links has a record of its own.
+    pub(crate) is_apart: bool,
 }
 
 /// A link or node that an operator takes out of service.

@@ -15,7 +15,8 @@ use super::state::{Hmac, State};
 use crate::error::RestoreError;
 use crate::hmac::HmacSettings;
 use crate::record::{
-    GroupRecord, HmacRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key, topology_key,
+    GroupRecord, HmacRecord, LinksRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key,
+    links_key, topology_key,
 };
 use crate::resource::{Group, GroupState, Topology};
 use crate::retirement::{Retirements, left};
@@ -37,6 +38,14 @@ pub(super) fn restore(
         record.name_for_ever(&secret);
         read.add(key, record)?;
     }
+    let is_apart = read.links.is_some();
+    let links = match (&mut read.topology, read.links.take()) {
+        (None, Some(_)) => {
+            let detail = "there is no topology that has these links".to_owned();
+            return Err(RestoreError::Inconsistent { key: links_key(), detail });
+        }
+        (topology, links) => links.or_else(|| topology.as_mut().map(TopologyRecord::take_links)),
+    };
     let mut state = State::empty(plan, secret, term, read.revision);
     state.drains = read.drains;
     state.silences = read.silences;
@@ -53,8 +62,8 @@ pub(super) fn restore(
     let mut recorded = BTreeMap::new();
     for record in read.groups.into_values() {
         let name = record.metadata.name.clone();
-        let in_force = in_force(&record, read.topology.as_ref(), &read.moved);
-        recorded.extend(restore_group(&mut state, record, in_force, &read.moved)?.map(|in_force| (name, in_force)));
+        let in_force = in_force(&record, links.as_ref());
+        recorded.extend(restore_group(&mut state, record, in_force, links.as_ref())?.map(|in_force| (name, in_force)));
     }
     if let Some(record) = read.state {
         state.pools.resume(&record.cursors);
@@ -70,19 +79,19 @@ pub(super) fn restore(
             group.opened = group.source_since().unwrap_or(0);
         }
     }
-    restore_topology(&mut state, read.topology, recorded)?;
+    restore_topology(&mut state, read.topology, links.map(|links| (links, is_apart)), recorded)?;
     Ok((state, read.rtts))
 }
 
-/// What the records have of the tree in force: the group's own is older than the topology's if that has something of the group.
-fn in_force(record: &GroupRecord, topology: Option<&TopologyRecord>, moved: &BTreeMap<u32, u32>) -> Option<InForce> {
+/// What the records have of the tree in force: the group's own is older than that of the links if that has something of the group.
+fn in_force(record: &GroupRecord, links: Option<&LinksRecord>) -> Option<InForce> {
     let id = record.allocation.group_id.get();
-    if let Some(topology) = topology.filter(|topology| topology.revision > record.revision) {
-        if let Some(tree) = topology.behind.get(&id) {
+    if let Some(links) = links.filter(|links| links.revision > record.revision) {
+        if let Some(tree) = links.behind.get(&id) {
             return tree.clone().or_else(|| record.tree.clone()).map(InForce::Tree);
         }
-        if moved.contains_key(&id) {
-            return topology.digests.get(&id).copied().map(InForce::Digest);
+        if links.moved.contains_key(&id) {
+            return links.digests.get(&id).copied().map(InForce::Digest);
         }
     }
     record.tree.clone().map(InForce::Tree)
@@ -93,7 +102,7 @@ fn restore_group(
     state: &mut State,
     record: GroupRecord,
     in_force: Option<InForce>,
-    moved: &BTreeMap<u32, u32>,
+    links: Option<&LinksRecord>,
 ) -> Result<Option<InForce>, RestoreError> {
     let recorded_tree = record.tree.as_ref().map(|tree| tree.epoch);
     let GroupRecord {
@@ -126,7 +135,7 @@ fn restore_group(
             allocation.proxy_index, state.addresses.proxy_prefix
         )));
     }
-    let ahead = moved.get(&allocation.group_id.get()).copied().unwrap_or(0);
+    let ahead = links.and_then(|links| links.moved.get(&allocation.group_id.get())).copied().unwrap_or(0);
     let (present, moved) = match &in_force {
         Some(InForce::Tree(tree)) => (tree.epoch, tree.moved),
         // Whatever a topology change did to the tree counts as a move.
@@ -160,9 +169,10 @@ fn restore_group(
 fn restore_topology(
     state: &mut State,
     record: Option<TopologyRecord>,
+    links: Option<(LinksRecord, bool)>,
     recorded: BTreeMap<String, InForce>,
 ) -> Result<(), RestoreError> {
-    let Some(record) = record else {
+    let Some((record, (links, is_apart))) = record.zip(links) else {
         return match state.groups.with_members().next() {
             None => Ok(()),
             Some((_, g)) => Err(RestoreError::Inconsistent {
@@ -174,7 +184,7 @@ fn restore_topology(
     let network = Network::build_around(
         record.spec,
         &state.addresses,
-        &record.down,
+        &links.down,
         &state.drains.targets(),
         &left(&state.retirements),
     )
@@ -186,8 +196,8 @@ fn restore_topology(
     let unrecorded = replanner.unrecorded(&replans);
     let bases =
         (0..network.len()).map(|node| node_base(&network, &state.addresses, state.hmac.keys.as_ref(), node)).collect();
-    let (down, silent) = (record.down, record.silent);
-    let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network), down, silent });
+    let LinksRecord { down, silent, .. } = links;
+    let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network), down, silent, is_apart });
     state.apply_topology(TopologyEffect { topology, bases, replans, unrecorded });
     Ok(())
 }
@@ -198,7 +208,7 @@ struct Records {
     revision: u64,
     state: Option<StateRecord>,
     topology: Option<TopologyRecord>,
-    moved: BTreeMap<u32, u32>,
+    links: Option<LinksRecord>,
     drains: Drains,
     silences: Silences,
     retirements: Retirements,
@@ -216,10 +226,8 @@ impl Records {
         }
         self.revision = self.revision.max(record.revision());
         match record {
-            Record::Topology(mut record) => {
-                self.moved = std::mem::take(&mut record.moved);
-                self.topology = Some(*record);
-            }
+            Record::Topology(record) => self.topology = Some(*record),
+            Record::Links(record) => self.links = Some(*record),
             Record::Drain(record) => self.drains.insert(record.into_drain()),
             Record::Silence(record) => self.silences.insert(record.silence),
             Record::Retirement(record) => {

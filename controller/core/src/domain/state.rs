@@ -18,6 +18,7 @@ use crate::alloc::Pools;
 use crate::hmac::HmacSettings;
 use crate::plan::Common;
 use crate::quota::Quotas;
+use crate::record::APART_ABOVE;
 use crate::resource::{Node, Topology};
 use crate::retirement::Retirements;
 use crate::secret::Secret;
@@ -32,6 +33,8 @@ pub(super) struct State {
     pub(super) revision: u64,
     pub(super) pools: Pools,
     pub(super) topology: Option<Topology>,
+    /// See [`APART_ABOVE`]; tests have less.
+    pub(super) apart_above: usize,
     /// Links and nodes that operators take out of service.
     pub(super) drains: Drains,
     /// Which problems operators know of.
@@ -71,6 +74,7 @@ impl State {
             revision,
             pools,
             topology: None,
+            apart_above: APART_ABOVE,
             drains: Drains::default(),
             silences: Silences::default(),
             retirements: Retirements::default(),

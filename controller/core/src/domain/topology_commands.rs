@@ -23,7 +23,7 @@ use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::metadata::{Labels, Metadata, check_labels};
 use crate::principal::Written;
-use crate::record::{Record, TOPOLOGY_NAME, TopologyRecord, topology_key};
+use crate::record::{LinksRecord, Record, TOPOLOGY_NAME, TopologyRecord, least_octets, links_key, topology_key};
 use crate::rerouted::rerouted;
 use crate::resource::{GroupState, Topology};
 use crate::retirement::{Retirements, left};
@@ -92,7 +92,10 @@ impl TopologyCommands<'_> {
             return Err(DomainError::InUse { kind: "topology", name: TOPOLOGY_NAME.to_owned(), detail });
         }
         check_nodes(self.0, |_| false)?;
-        let writes = vec![Write::Delete { key: topology_key() }];
+        let mut writes = vec![Write::Delete { key: topology_key() }];
+        if t.is_apart {
+            writes.push(Write::Delete { key: links_key() });
+        }
         let generation = t.metadata.generation;
         let effect = Effect::Topology(Box::new(TopologyEffect {
             topology: None,
@@ -191,32 +194,36 @@ impl TopologyCommands<'_> {
         let replanner = Replanner::new(self.0, &network);
         let replans = replanner.some(&groups)?;
         let unrecorded = replanner.unrecorded_with(&replans);
-        let write = self.record(&topology.metadata, &network, &avoided, &unrecorded);
+        let links = self.links_record(&avoided, &unrecorded);
+        let write = match topology.is_apart {
+            true => Record::Links(Box::new(links)),
+            false => self.topology_record(&topology.metadata, &network, Some(links)),
+        };
         let nodes = &self.0.nodes;
         let routes = |node: NodeIx| nodes[node].spec.base.routes.as_slice();
         let rerouted = rerouted([old, &network], &self.0.addresses, &difference.paths, routes);
         let bases = rerouted.into_iter().map(|node| (node, self.base(&network, node)));
         let bases = bases.filter(|(node, base)| nodes[*node].spec.base != *base).collect();
         let Avoided { down, silent } = avoided;
-        let topology = Topology { metadata: topology.metadata.clone(), network: Arc::new(network), down, silent };
+        let (metadata, is_apart) = (topology.metadata.clone(), topology.is_apart);
+        let topology = Topology { metadata, network: Arc::new(network), down, silent, is_apart };
         let generation = topology.metadata.generation;
         let effect = LinksEffect { topology, bases, replans, unrecorded, drains, retirements };
         let effect = Effect::Links(Box::new(effect));
-        Ok(Prepared::change(self.0, outcome, generation, vec![write], self.0.pools.cursors(), effect))
+        Ok(Prepared::change(self.0, outcome, generation, vec![Write::Put(write)], self.0.pools.cursors(), effect))
     }
 
-    fn record(&self, metadata: &Metadata, network: &Network, avoided: &Avoided, unrecorded: &Unrecorded) -> Write {
+    fn links_record(&self, avoided: &Avoided, unrecorded: &Unrecorded) -> LinksRecord {
         let Unrecorded { moved, behind, digests } = unrecorded.clone();
-        Write::Put(Record::Topology(Box::new(TopologyRecord {
-            metadata: metadata.clone(),
-            revision: self.0.revision + 1,
-            spec: TopologySpec::clone(&network.spec),
-            moved,
-            behind,
-            digests,
-            down: avoided.down.clone(),
-            silent: avoided.silent.clone(),
-        })))
+        let (down, silent) = (avoided.down.clone(), avoided.silent.clone());
+        LinksRecord { revision: self.0.revision + 1, moved, behind, digests, down, silent }
+    }
+
+    /// With what changes with links, or without it.
+    fn topology_record(&self, metadata: &Metadata, network: &Network, links: Option<LinksRecord>) -> Record {
+        let revision = self.0.revision + 1;
+        let (metadata, spec) = (metadata.clone(), TopologySpec::clone(&network.spec));
+        Record::Topology(Box::new(TopologyRecord::new(metadata, revision, spec, links)))
     }
 
     /// A node's base over `network`, with its present thresholds.
@@ -235,10 +242,21 @@ impl TopologyCommands<'_> {
     ) -> Prepared {
         let generation = metadata.generation;
         let unrecorded = Replanner::new(self.0, &network).unrecorded(&replans);
-        let writes = vec![self.record(&metadata, &network, &avoided, &unrecorded)];
+        let links = self.links_record(&avoided, &unrecorded);
+        let is_apart = least_octets(&network.spec) > self.0.apart_above;
+        let was_apart = self.0.topology.as_ref().is_some_and(|topology| topology.is_apart);
+        let writes = match is_apart {
+            true => vec![
+                Write::Put(self.topology_record(&metadata, &network, None)),
+                Write::Put(Record::Links(Box::new(links))),
+            ],
+            false => vec![Write::Put(self.topology_record(&metadata, &network, Some(links)))],
+        };
+        let gone = (was_apart && !is_apart).then(|| Write::Delete { key: links_key() });
+        let writes = writes.into_iter().chain(gone).collect();
         let bases = (0..network.len()).map(|node| self.base(&network, node)).collect();
         let Avoided { down, silent } = avoided;
-        let topology = Some(Topology { metadata, network: Arc::new(network), down, silent });
+        let topology = Some(Topology { metadata, network: Arc::new(network), down, silent, is_apart });
         let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans, unrecorded }));
         Prepared::change(self.0, outcome, generation, writes, self.0.pools.cursors(), effect)
     }

@@ -103,6 +103,14 @@ impl World {
         world
     }
 
+    /// As if the topology were a large one.
+    fn apart(spec: TopologySpec) -> Self {
+        let mut world = Self::empty();
+        world.domain.state.apart_above = 0;
+        world.run(topology(spec)).unwrap();
+        world
+    }
+
     fn run(&mut self, command: Command) -> Result<Applied, DomainError> {
         self.run_at(command, 0)
     }

@@ -155,3 +155,54 @@ fn groups_without_members_keep_their_epoch_through_changes_of_the_topology() {
     assert_eq!(moved(&w), BTreeMap::from([(id, 9)]));
     assert_eq!(w.restarted().group("g").unwrap().status.epoch, 9);
 }
+
+/// The keys that a command wrote and removed.
+fn written(w: &mut World, command: Command) -> [Vec<String>; 2] {
+    let prepared = w.domain.prepare(command.clone()).unwrap();
+    let (put, removed): (Vec<&Write>, Vec<&Write>) =
+        prepared.writes.iter().partition(|write| matches!(write, Write::Put(_)));
+    let keys = [put, removed].map(|writes| writes.into_iter().map(Write::key).collect());
+    w.run(command).unwrap();
+    keys
+}
+
+/// Catches a link that goes out of service and writes all others of a large topology, and a record that stays behind without one.
+#[test]
+fn what_changes_with_the_links_of_a_large_topology_is_a_record_of_its_own() {
+    let of = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<String>>();
+    let mut w = World::apart(fabric(2, 2, 1));
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h1-1")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    w.confirm_all();
+    let lost = ports_down("leaf1", &["up1"]);
+    assert_eq!(written(&mut w, lost), [of(&["links/default", "domain/state"]), of(&[])]);
+    let again = w.restarted();
+    assert_eq!(again.state.down(), w.domain.state.down());
+    assert_eq!(again.group("g").unwrap().status.epoch, w.domain.group("g").unwrap().status.epoch);
+    let mut without = w.records.clone();
+    without.remove("topology/default").unwrap();
+    let refused = restored(without).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("links/default"), "{refused}");
+    // It becomes a small one, and is removed.
+    w.domain.state.apart_above = usize::MAX;
+    let [put, removed] = written(&mut w, topology(fabric(3, 2, 1)));
+    assert!(put.contains(&"topology/default".to_owned()) && !put.contains(&"links/default".to_owned()), "{put:?}");
+    assert_eq!(removed, of(&["links/default"]));
+    let mut w = World::apart(fabric(2, 2, 1));
+    assert_eq!(written(&mut w, Command::DeleteTopology)[1], of(&["topology/default", "links/default"]));
+}
+
+/// Catches an estimate by which a topology in one record, which an earlier version reads, is without what that needs.
+#[test]
+fn a_topology_has_no_fewer_octets_than_are_counted() {
+    use crate::record::least_octets;
+    use crate::testing::clos::{clos, fat_tree};
+    let mut short = TopologySpec::default();
+    short.nodes = vec![crate::testing::node("a", 1), crate::testing::node("b", 2)];
+    short.links = vec![crate::testing::link("a/1", "b/1")];
+    for spec in [short, fabric(3, 2, 1), clos(), fat_tree(8), TopologySpec::default()] {
+        let octets = serde_json::to_vec(&spec).unwrap().len();
+        assert!(least_octets(&spec) <= octets, "{} counted, {octets} are there", least_octets(&spec));
+    }
+}
