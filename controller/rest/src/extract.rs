@@ -5,22 +5,12 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode};
 use canopy_model::{FieldError, FieldErrors};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
-use crate::limits;
-
-/// Largest request body, octets, but for that of a topology.
-pub const MAX_BODY_BYTES: usize = 4 << 20;
-/// Largest body of a topology, octets: 131,072 hosts with the links of their fabric have about 26 MB.
-pub const MAX_TOPOLOGY_BYTES: usize = 64 << 20;
-
-/// Whether a request declares the topology.
-pub(crate) fn is_topology(method: &Method, uri: &Uri) -> bool {
-    method == Method::PUT && uri.path() == "/api/v1/topology"
-}
+use crate::{body_size, limits};
 
 /// A JSON body; unknown keys, wrong types and numbers out of range are refused with their path.
 pub(crate) struct ApiJson<T>(pub(crate) T);
@@ -30,7 +20,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
 
     async fn from_request(mut request: Request, state: &S) -> Result<Self, ApiError> {
         check_content_type(request.headers())?;
-        let most = if is_topology(request.method(), request.uri()) { MAX_TOPOLOGY_BYTES } else { MAX_BODY_BYTES };
+        let most = body_size::most(&request);
         DefaultBodyLimit::max(most).apply(&mut request);
         let bytes = Bytes::from_request(request, state).await.map_err(|e| match e.status() {
             StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(

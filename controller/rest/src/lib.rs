@@ -15,6 +15,7 @@
 
 mod accounts;
 mod authorization;
+mod body_size;
 mod browser;
 mod caller;
 mod conditions;
@@ -38,8 +39,8 @@ mod ui;
 mod watch;
 
 pub use accounts::{Accounts, Credentials, NotNamed};
+pub use body_size::{MAX_BODY_BYTES, MAX_TOPOLOGY_BYTES};
 pub use caller::{Arrival, Caller};
-pub use extract::{MAX_BODY_BYTES, MAX_TOPOLOGY_BYTES};
 pub use host::only_local_names;
 pub use limits::Limits;
 pub use openapi::openapi;

@@ -21,9 +21,9 @@ use futures::StreamExt;
 use http_body_util::LengthLimitError;
 use tokio::time::{Instant, timeout_at};
 
+use crate::body_size::is_topology;
 use crate::caller::{self, Caller};
 use crate::error::ApiError;
-use crate::extract::is_topology;
 
 /// Octets of bodies until their requests are answered: of all callers, of all tokens of one maker, and of one caller, who gets two of the
 /// largest.
@@ -74,7 +74,7 @@ pub(crate) async fn count(State(limits): State<Limits>, request: Request, next: 
     let holder = caller::holder(&by);
     let is_head = request.method() == Method::HEAD;
     // Held until the request is answered, beyond the end of its body: what was read of it is still there.
-    let budget = if is_topology(request.method(), request.uri()) { &limits.topologies } else { &limits.requests };
+    let budget = if is_topology(&request) { &limits.topologies } else { &limits.requests };
     let account = Arc::new(Mutex::new(budget.open(&holder)));
     let request = match request.body().is_end_stream() {
         true => request,

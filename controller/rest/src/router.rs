@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tower_http::trace::TraceLayer;
 
 use crate::accounts::Credentials;
+use crate::body_size::MAX_BODY_BYTES;
 use crate::error::ApiError;
-use crate::extract::MAX_BODY_BYTES;
 use crate::limits::{self, Limits};
 use crate::sessions::{self, Bearers, Sessions};
 use crate::single_sign_on::SingleSignOn;

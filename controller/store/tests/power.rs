@@ -32,7 +32,7 @@ fn ops(at: u64) -> Vec<Op> {
     let filler = match at % 12 {
         11 => vec![at as u8; 700_000],
         // In pages, of which each such transaction writes some.
-        5 => (0..1_200_000_u64).map(|n| if n / 100_000 == at % 7 { at as u8 } else { (n * n >> 9) as u8 }).collect(),
+        5 => (0..1_200_000_u64).map(|n| if n / 100_000 == at % 7 { at as u8 } else { ((n * n) >> 9) as u8 }).collect(),
         n => vec![at as u8; (n as usize * 7919) % 40_000],
     };
     let put = |key: String, value: Vec<u8>| Op::Put { key, value };
