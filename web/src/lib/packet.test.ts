@@ -50,7 +50,7 @@ function frame(head: string, inner: string, innerAt: number, outer: boolean): Ca
 it("reads the fields of a plain frame with their places", () => {
   const found = fields(frame(ETHERNET + INNER, INNER, 14, false));
   const value = (name: string) => found.find((field) => field.name === name)?.value;
-  expect(value("Link-layer addresses")).toBe("020000000002 to 020000000001");
+  expect(value("Link-layer addresses")).toBe("02:00:00:00:00:02 to 02:00:00:00:00:01");
   expect(value("Traffic Class, Flow Label")).toBe("0x02, 0x00007");
   expect([value("Source Address"), value("Destination Address")]).toEqual(["2001:db8:1::1", "2001:db8:2::2"]);
   expect([value("UDP ports"), value("OpCode"), value("DestQP"), value("PSN")]).toEqual(["49152 to 4791", "0x04", "0x000012", "4711"]);

@@ -49,6 +49,7 @@ export const octets = (digits: string): number[] => (digits.match(/../g) ?? []).
 const hex = (bytes: readonly number[]): string => bytes.map((b) => b.toString(16).padStart(2, "0")).join("");
 const number = (bytes: readonly number[]): number => bytes.reduce((all, b) => all * 256 + b, 0);
 const decimal = (bytes: readonly number[]): string => String(number(bytes));
+const mac = (bytes: readonly number[]): string => bytes.map((b) => hex([b])).join(":");
 const prefixed = (bytes: readonly number[]): string => `0x${hex(bytes)}`;
 
 /** As RFC 5952 writes it: the first longest run of at least two zero groups is left out. */
@@ -100,7 +101,7 @@ export function fields(frame: CaptureFrame): Field[] {
       if (bytes.every((b) => b !== undefined)) found.push({ name: prefix + name, at: base + offset, octets: count, value: read(bytes) });
     }
   };
-  add("", 0, [["Link-layer addresses", 0, 12, (b) => `${hex(b.slice(6))} to ${hex(b.slice(0, 6))}`]]);
+  add("", 0, [["Link-layer addresses", 0, 12, (b) => `${mac(b.slice(6))} to ${mac(b.slice(0, 6))}`]]);
   if (frame.outer) {
     add("Outer ", ETHERNET, IPV6_FIELDS);
     const srh = ETHERNET + IPV6;

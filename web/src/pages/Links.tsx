@@ -5,7 +5,7 @@ import { Link as To } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
-import { bytes, count, permille, rate, span } from "../lib/format";
+import { bytes, count, counted, permille, rate, span } from "../lib/format";
 import { byObject, reporting, stateOf } from "../lib/link";
 import { byName } from "../lib/order";
 import { WORST_FIRST, type State } from "../lib/state";
@@ -32,7 +32,7 @@ const COLUMNS: readonly Column<Row>[] = [
   { name: "Queue", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(queue(r)) : "–"), sort: queue },
   { name: "Peak", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(r.link.status.congestion.peakQueueBytes) : "–"), sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
   { name: "K_max", width: "4.2rem", right: true, wide: true, cell: (r) => (r.link.status.thresholds ? bytes(r.link.status.thresholds.kMaxBytes) : "–"), sort: (r) => r.link.status.thresholds?.kMaxBytes ?? 0 },
-  { name: "Marked", width: "4rem", right: true, wide: true, cell: (r) => count(r.link.status.congestion?.marked ?? 0), sort: (r) => r.link.status.congestion?.marked ?? 0 },
+  { name: "Marked", width: "4rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? count(r.link.status.congestion.marked) : "–"), sort: (r) => r.link.status.congestion?.marked ?? 0 },
   { name: "RTT_est", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.rtt.estimateNs ? span(r.link.status.rtt.estimateNs) : "–"), sort: (r) => r.link.status.rtt.estimateNs ?? 0 },
   { name: "Rate", width: "5.2rem", right: true, wide: true, cell: (r) => rate(r.link.spec.rateBps), sort: (r) => r.link.spec.rateBps },
   { name: "Reported", width: "5.2rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? <ReportedAgo ns={r.link.status.congestion.reportedAgoNs} /> : <span className="faint">never</span>) },
@@ -71,7 +71,7 @@ export function Links() {
               <div className="tools">
                 <input type="search" aria-label="Filter by port or state" placeholder="port or state" value={text} onChange={(event) => setText(event.target.value)} />
                 <span className="faint" role="status">
-                  {count(rows.length)} of {count(all.length)} link directions, each out of a node's port; those that need someone first
+                  {count(rows.length)} of {counted(all.length, "link direction")}, each out of a node's port; those that need someone first
                 </span>
               </div>
               <Table label="Links" columns={COLUMNS} rows={rows} rowKey={(r) => r.link.metadata.name} order={order} />

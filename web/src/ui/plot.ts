@@ -155,13 +155,13 @@ function labels({ ctx, bbox, valToPos }: uPlot, marks: Marks, colour: Colour): v
     ctx.moveTo(bbox.left, y);
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
-    // Its name stays readable over the data.
+    // Its name stays readable over the data, and its underscore above the line.
     ctx.setLineDash([]);
     ctx.lineWidth = 3 * ratio;
     ctx.strokeStyle = colour(`--${state}-ground`);
-    ctx.strokeText(label, bbox.left + 4 * ratio, y - 5 * ratio);
+    ctx.strokeText(label, bbox.left + 4 * ratio, y - 8 * ratio);
     ctx.fillStyle = colour(`--${state}`);
-    ctx.fillText(label, bbox.left + 4 * ratio, y - 5 * ratio);
+    ctx.fillText(label, bbox.left + 4 * ratio, y - 8 * ratio);
   }
   ctx.restore();
 }

@@ -56,7 +56,7 @@ export function Writes({ search, none }: { search: AuditSearch; none: string }) 
       </p>
       {query.error && <ErrorNote error={query.error} />}
       {rows.length > 0 ? (
-        <Table label="Audit" columns={columns} rows={rows} rowKey={(e) => String(e.sequence)} onEnd={search.request ? undefined : more} />
+        <Table label="Audit" columns={columns} rows={rows} rowKey={(e) => String(e.sequence)} wraps={hosts} onEnd={search.request ? undefined : more} />
       ) : query.data && hasNextPage && !search.request ? (
         // A page ends after 10,000 entries that were searched, also without one that is wanted.
         <button type="button" disabled={isFetching} onClick={more}>Search earlier writes</button>

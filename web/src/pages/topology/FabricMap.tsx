@@ -23,6 +23,10 @@ const STATES: readonly State[] = ["ok", "pending", "degraded", "failed"];
 const BAD = new Set<State | undefined>(["degraded", "failed"]);
 /** Nodes that need someone and are named while all are too near to each other for names. */
 const NAMED = 12;
+/** From this scale on, names of nodes do not overlap. */
+const NEAR = 0.55;
+/** More links than these cover each other where all are in the picture. */
+const DENSE = 2000;
 /** Lines of one path: a path of ten thousands takes seconds, because their crossings are computed. */
 const PATH = 128;
 /** Pixels between a pointer and what it means. */
@@ -163,10 +167,12 @@ class Drawing {
 
   private drawLinks(context: CanvasRenderingContext2D, { layout, linkStates }: Props, colour: (name: string) => string): void {
     const thin = 1 / this.view.scale;
+    // Many lines that are well cover each other from far: as one ground, from which those that need attention differ in both schemes.
+    const isGround = layout.links.length > DENSE && this.view.scale < NEAR;
     // Those that need attention are on top.
     for (const state of STATES) {
-      context.strokeStyle = state === "ok" ? colour("--faint") : colour(`--${state}`);
-      context.globalAlpha = state === "ok" ? 0.45 : 1;
+      context.strokeStyle = state !== "ok" ? colour(`--${state}`) : colour(isGround ? "--line" : "--faint");
+      context.globalAlpha = state === "ok" && !isGround ? 0.45 : 1;
       context.lineWidth = state === "ok" ? thin : 2.5 * thin;
       context.setLineDash(state === "pending" ? [3 * thin, 4 * thin] : state === "degraded" ? [9 * thin, 4 * thin] : []);
       let drawn = 0;
@@ -210,7 +216,7 @@ class Drawing {
       }
     }
     // Names once they do not overlap; before, of the few that need someone.
-    const [isNear, bad] = [this.view.scale >= 0.55, layout.nodes.filter(isBad)];
+    const [isNear, bad] = [this.view.scale >= NEAR, layout.nodes.filter(isBad)];
     if (!isNear && bad.length > NAMED) return;
     context.fillStyle = colour("--text");
     context.strokeStyle = colour("--raised");

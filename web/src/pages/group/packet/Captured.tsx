@@ -90,7 +90,7 @@ function Cell({ hop, all, name }: { hop: CaptureHop; all: readonly Field[]; name
   const isWrong = wrong.length > 0 || because.some((reason) => reason.startsWith("not expected"));
   return (
     <td className={isWrong ? "failed" : because.length ? "changed" : undefined} title={[...wrong, ...because].join("; ") || undefined}>
-      <code>{field.value}</code>
+      <code className={field.at < NEWS ? "pair" : undefined}>{field.value}</code>
       {wrong.map((text) => (
         <div key={text} className="wrong">{text}</div>
       ))}
