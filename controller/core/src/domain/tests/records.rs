@@ -198,9 +198,8 @@ fn what_changes_with_the_links_of_a_large_topology_is_a_record_of_its_own() {
 fn a_topology_has_no_fewer_octets_than_are_counted() {
     use crate::record::least_octets;
     use crate::testing::clos::{clos, fat_tree};
-    let mut short = TopologySpec::default();
-    short.nodes = vec![crate::testing::node("a", 1), crate::testing::node("b", 2)];
-    short.links = vec![crate::testing::link("a/1", "b/1")];
+    let nodes = vec![crate::testing::node("a", 1), crate::testing::node("b", 2)];
+    let short = TopologySpec { nodes, links: vec![crate::testing::link("a/1", "b/1")], ..TopologySpec::default() };
     for spec in [short, fabric(3, 2, 1), clos(), fat_tree(8), TopologySpec::default()] {
         let octets = serde_json::to_vec(&spec).unwrap().len();
         assert!(least_octets(&spec) <= octets, "{} counted, {octets} are there", least_octets(&spec));
