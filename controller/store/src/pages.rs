@@ -176,16 +176,20 @@ impl Pages {
     pub(crate) fn join(
         &self,
         prefix: &str,
-        mut entries: Vec<(String, Vec<u8>)>,
+        entries: Vec<(String, Vec<u8>)>,
         engine: &dyn Engine,
     ) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
         if self.is_empty() {
             return Ok(entries);
         }
-        entries.retain(|(key, _)| !key.starts_with(OWN));
+        // All entries have the pages, too: they are not read a second time.
+        let (own, mut entries): (HashMap<String, Vec<u8>>, Vec<_>) = {
+            let (own, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| key.starts_with(OWN));
+            (own.into_iter().collect(), others)
+        };
         let values = self.values.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
         for (key, digests) in values {
-            entries.push((key.clone(), self.value(digests, engine)?));
+            entries.push((key.clone(), value(digests, &own, engine)?));
         }
         // Two sorted runs.
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -213,23 +217,29 @@ impl Pages {
         for (key, digests) in values.rev().take(limit) {
             let at = entries.partition_point(|(other, _)| other > key);
             if at < limit {
-                entries.insert(at, (key.clone(), self.value(digests, engine)?));
+                entries.insert(at, (key.clone(), value(digests, &HashMap::new(), engine)?));
                 entries.truncate(limit);
             }
         }
         Ok(entries)
     }
+}
 
-    fn value(&self, digests: &[Digest], engine: &dyn Engine) -> Result<Vec<u8>, EngineError> {
-        let mut value = Vec::new();
-        for digest in digests {
-            let key = format!("{PAGE}{}", hex::encode(digest));
-            let page = engine.entries(&key)?.pop();
-            let (_, page) = page.ok_or_else(|| EngineError::damage(format!("{key} is missing")))?;
-            value.extend(page);
+/// The value of these pages, each from `known` or from the database.
+fn value(digests: &[Digest], known: &HashMap<String, Vec<u8>>, engine: &dyn Engine) -> Result<Vec<u8>, EngineError> {
+    let mut value = Vec::new();
+    for digest in digests {
+        let key = format!("{PAGE}{}", hex::encode(digest));
+        match known.get(&key) {
+            Some(page) => value.extend(page),
+            None => {
+                let page = engine.entries(&key)?.pop();
+                let (_, page) = page.ok_or_else(|| EngineError::damage(format!("{key} is missing")))?;
+                value.extend(page);
+            }
         }
-        Ok(value)
     }
+    Ok(value)
 }
 
 fn digest_of(page: &[u8]) -> Digest {
