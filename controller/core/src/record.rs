@@ -203,8 +203,8 @@ pub struct TopologyRecord {
 }
 
 /// What changes with the links of a topology: of a large one a record of its own, whose topology then has nothing of it. Fields as in
-/// [`TopologyRecord`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// [`TopologyRecord`], which cannot have them as one field that is flattened: serde reads no numbers from the keys of such maps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinksRecord {
     pub(crate) revision: u64,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -222,9 +222,7 @@ pub struct LinksRecord {
 impl TopologyRecord {
     /// `links`: what changes with links, unless it has a record of its own.
     pub(crate) fn new(metadata: Metadata, revision: u64, spec: TopologySpec, links: Option<LinksRecord>) -> Self {
-        let (moved, behind, digests, down, silent) = Default::default();
-        let none = LinksRecord { revision, moved, behind, digests, down, silent };
-        let LinksRecord { moved, behind, digests, down, silent, .. } = links.unwrap_or(none);
+        let LinksRecord { moved, behind, digests, down, silent, .. } = links.unwrap_or_default();
         Self { metadata, revision, spec, moved, behind, digests, down, silent }
     }
 

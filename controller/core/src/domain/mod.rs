@@ -8,7 +8,7 @@
 //!
 //! [`Domain`] is the only type that other crates see. Behind it, each of the following depends only on those before it:
 //!
-//! - `state`: what commands change, with `drains`, `silences`, and `groups` with its indexes `labels`, `host_index`, `tenant_index` and `tree_index`; `unrecorded`: what the topology's record has of groups; `change`: what a command changes, and the only
+//! - `state`: what commands change, with `drains`, `silences`, and `groups` with its indexes `labels`, `host_index`, `tenant_index` and `tree_index`; `unrecorded`: what the record of the topology's links has of groups; `change`: what a command changes, and the only
 //!   code that applies it.
 //! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `recorded_rtts`: which of their
 //!   measurements are durable; `withholding`: links that carry
@@ -17,7 +17,7 @@
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of groups over another network; `affected`: of which groups, if only links go out of service and come back.
 //! - `tenants`: what tenants have beside their quotas; `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`, `silence_commands`: checks of commands, by resource.
-//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`, `host_views`, `path_views`: what APIs show.
+//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`, `host_views`, `path_views`: what APIs show; `queries`: how [`Domain`] is asked for it.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
 use std::collections::BTreeSet;
@@ -37,8 +37,6 @@ use canopy_model::silence::SilenceSpec;
 use canopy_model::status::{ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_model::topology::TopologySpec;
-use canopy_paths::path::Style;
-use canopy_paths::program::Header;
 use canopy_units::{Monotonic, UnixTime};
 
 use crate::capture::{CapturePlan, MAX_FRAMES};
@@ -46,12 +44,10 @@ use crate::command::{Applied, Command};
 use crate::drops::Rise;
 use crate::effect;
 use crate::error::{DomainError, RestoreError};
-use crate::fields::{FieldSelector, HostField};
 use crate::health::Symptom;
 use crate::hmac::HmacSettings;
 use crate::limits::MAX_PAGE;
 use crate::metadata::Metadata;
-use crate::path::{DecodedView, PathsView};
 use crate::principal::Written;
 use crate::quota::{Quota, Quotas};
 use crate::record::{Record, StateRecord};
@@ -60,10 +56,7 @@ use crate::secret::Secret;
 use crate::tenant::Scope;
 use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
-use crate::view::{
-    FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, RestartingAgent,
-    TenantView, TopologyStatus, TopologyView, WaitedFor,
-};
+use crate::view::{HmacView, Page, TenantView, WaitedFor};
 
 mod affected;
 mod bound;
@@ -98,6 +91,7 @@ mod multicast;
 mod out_of_service;
 mod paging;
 mod path_views;
+mod queries;
 mod recorded_rtts;
 mod replan;
 mod reports;
@@ -133,11 +127,8 @@ use change::{Effect, LinksApplied};
 use drain_commands::DrainCommands;
 use group_commands::{GroupCommands, may_open};
 use hmac::HmacCommands;
-use host_views::HostViews;
-use link_views::LinkViews;
 use links::Links;
 use member_commands::MemberCommands;
-use path_views::PathViews;
 use reports::Reports;
 use retire_commands::RetireCommands;
 use silence_commands::SilenceCommands;
@@ -146,7 +137,6 @@ use state::State;
 use symptoms::Symptoms;
 use tenants::QuotaBounds;
 use topology_commands::TopologyCommands;
-use views::Views;
 
 /// One domain: a topology and the groups that run over it.
 #[derive(Clone, Debug)]
@@ -695,111 +685,5 @@ impl Domain {
         let members = self.state.groups.get(group)?;
         members.members.get(host).filter(|m| members.takes_part(m))?;
         self.connection(group)
-    }
-
-    /// The network; `None` before a topology was declared.
-    pub fn topology(&self) -> Option<TopologyView> {
-        Views(&self.state).topology()
-    }
-
-    /// What is observed of the network; `None` before a topology was declared. Costs no copy of its spec.
-    pub fn topology_status(&self) -> Option<TopologyStatus> {
-        Views(&self.state).topology_status()
-    }
-
-    /// Nodes whose agents are gone and to be back soon, in name order.
-    pub fn restarting(&self, now: Monotonic) -> Vec<RestartingAgent> {
-        restarts::awaited(&self.state, now)
-    }
-
-    /// Calls `visit` for every node, in arbitrary order; costs no copy of a spec.
-    pub fn for_each_node(&self, visit: impl FnMut(NodeSummary<'_>)) {
-        Views(&self.state).summaries().for_each(visit);
-    }
-
-    /// All nodes, in name order.
-    pub fn nodes(&self) -> Vec<NodeView> {
-        Views(&self.state).nodes()
-    }
-
-    /// One node.
-    pub fn node(&self, name: &str) -> Option<NodeView> {
-        Views(&self.state).node(name)
-    }
-
-    /// Up to `limit` (1..=1000) hosts of the topology that `filter` lets pass, in name order, behind the name `after`; without the names of
-    /// their groups. At most [`EXAMINED`] hosts are examined.
-    pub fn hosts(&self, filter: &FieldSelector<HostField>, after: Option<&str>, limit: usize) -> Page<HostView> {
-        HostViews(&self.state).page(filter, after, limit)
-    }
-
-    /// One host of the topology.
-    pub fn host(&self, name: &str) -> Option<HostView> {
-        HostViews(&self.state).one(name)
-    }
-
-    /// Name of the node that a host of the topology is attached to.
-    pub fn node_of_host(&self, host: &str) -> Option<&str> {
-        let network = self.state.network()?;
-        network.host(host).map(|at| network.name(at.node))
-    }
-
-    /// The paths by uSIDs from one host to another, with programs in this style; `None` unless the topology has both hosts. Nothing forwards by
-    /// them yet.
-    pub fn paths(&self, from: &str, to: &str, style: Style) -> Option<PathsView> {
-        PathViews(&self.state).paths(from, to, style)
-    }
-
-    /// What a header that was captured at node `at`, or on the link to the node of its first uSID, leads through; `None` without a topology, or
-    /// if it has no such node.
-    pub fn decode_path(&self, header: &Header, at: Option<&str>) -> Option<DecodedView> {
-        PathViews(&self.state).decoded(header, at)
-    }
-
-    /// One group.
-    pub fn group(&self, name: &str) -> Option<GroupView> {
-        Views(&self.state).group(name)
-    }
-
-    /// Up to `limit` (1..=1000) groups that `filter` lets pass, in name order, behind the name `after`; those of one value of a label by an
-    /// index. At most [`EXAMINED`] groups are examined. Phases are compared last: a page with `next` may be short.
-    pub fn groups(&self, filter: &GroupFilter, after: Option<&str>, limit: usize) -> Page<GroupView> {
-        Views(&self.state).groups(filter, after, limit)
-    }
-
-    /// The same of `names`, which are in order.
-    pub fn groups_among(&self, names: &[String], filter: &GroupFilter, limit: usize) -> Page<GroupView> {
-        Views(&self.state).groups_among(names, filter, limit)
-    }
-
-    /// Members of a group in the order of their hosts' names; `None` when there is no such group.
-    pub fn members(&self, group: &str) -> Option<Vec<MemberView>> {
-        Views(&self.state).members(group)
-    }
-
-    /// One membership.
-    pub fn member(&self, group: &str, host: &str) -> Option<MemberView> {
-        Views(&self.state).member(group, host)
-    }
-
-    /// Every link direction out of a node's port, in the topology's order; `now` is on the clock of
-    /// [`Domain::link_rtts`].
-    pub fn links(&self, now: Monotonic) -> Vec<LinkView> {
-        self.link_views(now).all()
-    }
-
-    /// The direction out of `port` of `node`.
-    pub fn link(&self, node: &str, port: &str, now: Monotonic) -> Option<LinkView> {
-        self.link_views(now).one(node, port)
-    }
-
-    /// The flows that agents reported, in the topology's order, each port's in the agent's order; restricted to `node`
-    /// and `port` where given.
-    pub fn flows(&self, node: Option<&str>, port: Option<&str>, now: Monotonic) -> Vec<FlowView> {
-        self.link_views(now).flows(node, port)
-    }
-
-    fn link_views(&self, now: Monotonic) -> LinkViews<'_> {
-        LinkViews { state: &self.state, links: &self.links, now }
     }
 }
