@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { drainCommand, drainName, drainOf } from "./drain";
 
@@ -20,4 +21,11 @@ it("drains what the remedy of a problem names, and nothing else", () => {
   expect(drainOf({ object: { kind: "link", name: "n1/eth1--n2/eth1" }, remedy })).toEqual({ link: "n1/eth1--n2/eth1" });
   expect(drainOf({ object: { kind: "link", name: "n1/eth1--n2/eth1" }, remedy: "Undrain or mend links, or change the group." })).toBe(null);
   expect(drainOf({ object: { kind: "port", name: "n1/eth1" }, remedy })).toBe(null);
+});
+
+// Catches other words of the controller, with which the button would be gone. docs/problems.md is made from its registry.
+it("finds the words in the remedies that the controller has", () => {
+  const problems = readFileSync("../docs/problems.md", "utf8").split("\n## ").slice(1);
+  const named = problems.filter((text) => drainOf({ object: { kind: "link", name: "n1/eth1--n2/eth1" }, remedy: /\nWhat to do: (.*)/.exec(text)?.[1] ?? "" }));
+  expect(named.map((text) => text.split("\n")[0])).toEqual(["LinkLossy"]);
 });
