@@ -124,6 +124,9 @@ it("finds the node under the pointer, none in between, and the next one in a dir
   expect(towards(layout, 1, 0, 1)).toBe(4);
   expect(towards(layout, 4, 0, 1)).toBe(-1);
   expect(cellAt(layout, x, y)?.nodes).toContain(1);
+  const { bounds } = layout;
+  expect(cellAt(layout, bounds.x - 500, bounds.y)).toBeUndefined();
+  expect(cellAt(layout, bounds.x - 50, y, 200)?.nodes).toContain(1);
   expect(mapLayout(mapOf([])).x.length).toBe(0);
 });
 

@@ -361,8 +361,16 @@ export function nearest({ x, y }: Pick<MapLayout, "x" | "y">, toX: number, toY: 
   return found;
 }
 
-/** The cell at a point. */
-export const cellAt = ({ cells }: Pick<MapLayout, "cells">, x: number, y: number): Cell | undefined => cells.find((cell) => x >= cell.x && x <= cell.x + cell.width && y >= cell.y && y <= cell.y + cell.height);
+/** The cell at a point, or the nearest one, if it is within `reach`. */
+export function cellAt({ cells }: Pick<MapLayout, "cells">, x: number, y: number, reach = 0): Cell | undefined {
+  let found: Cell | undefined;
+  let best = reach;
+  for (const cell of cells) {
+    const distance = Math.hypot(Math.max(cell.x - x, 0, x - cell.x - cell.width), Math.max(cell.y - y, 0, y - cell.y - cell.height));
+    if (distance <= best) [found, best] = [cell, distance];
+  }
+  return found;
+}
 
 /** The nearest one in a direction. */
 export function towards({ x, y }: Pick<MapLayout, "x" | "y">, from: number, dx: number, dy: number): number {

@@ -102,7 +102,7 @@ function Picked({ map, at }: { map: Fabric; at: number }) {
         {isHost ? <span className="faint">host</span> : <StateWord state={state}>{word}</StateWord>}
       </h2>
       {!isHost && <ProblemsOf kind="node" name={name} />}
-      <ul>
+      <ul className="prose">
         {links.slice(0, LISTED).map((link) => {
           const [a, b] = endsOf(map, link);
           const [mine, other] = map.links[link]?.a === at ? [a, b] : [b, a];

@@ -158,12 +158,14 @@ export class Drawing {
     this.drawnAt = performance.now();
     const { clientWidth: width, clientHeight: height } = this.canvas;
     const token = colours();
+    // Whole pixels: the bitmap is copied without blur then.
+    const margin = [Math.round(width * MARGIN), Math.round(height * MARGIN)] as const;
     this.send({
       draw: {
-        view: { scale: this.view.scale, x: this.view.x + width * MARGIN, y: this.view.y + height * MARGIN },
-        width: width * (1 + 2 * MARGIN),
-        height: height * (1 + 2 * MARGIN),
-        margin: [width * MARGIN, height * MARGIN],
+        view: { scale: this.view.scale, x: this.view.x + margin[0], y: this.view.y + margin[1] },
+        width: width + 2 * margin[0],
+        height: height + 2 * margin[1],
+        margin,
         ratio: window.devicePixelRatio,
         picked: this.picked,
         colours: Object.fromEntries(TOKENS.map((name) => [name, token(name)])) as Colours,
@@ -245,7 +247,7 @@ export class Drawing {
     const box = this.canvas.getBoundingClientRect();
     const [x, y] = [(event.clientX - box.left - view.x) / view.scale, (event.clientY - box.top - view.y) / view.scale];
     if (levelOf(view.scale, layout) !== "cells") return nearest(layout, x, y, REACH / view.scale);
-    const cell = cellAt(layout, x, y);
+    const cell = cellAt(layout, x, y, REACH / view.scale);
     if (!cell) return -1;
     this.fit(cell);
     this.moved();

@@ -92,7 +92,7 @@ class Picture {
       context.lineWidth = state >= BAD ? 2 : 1;
       context.stroke();
       if (this.wanted.picked >= 0 && scene.cellOf[this.nodeOf(this.wanted.picked)] === at) this.ring(left - 3, top - 3, wide + 6, high + 6);
-      this.inCell({ left, top, wide, high }, word, [[name, `${nodes} nodes`, needing(badNodes, badLinks)], [`${nodes} nodes`, needing(badNodes, badLinks)], [String(nodes)], []]);
+      this.inCell({ left, top, wide, high }, word, [[name, `${nodes} nodes`, needing(badNodes, badLinks)], [name, needing(badNodes, badLinks) || `${nodes} nodes`], [name], [beginning(name)], [String(nodes)], []]);
     });
     if (this.wanted.picked >= 0) this.dot(this.wanted.picked, 3, "--accent");
   }
@@ -121,6 +121,11 @@ class Picture {
   private isIn(at: number, around: number): boolean {
     const [x, y] = [this.px(this.scene.x[at] ?? 0), this.py(this.scene.y[at] ?? 0)];
     return x > -around && y > -around && x < this.wanted.width + around && y < this.wanted.height + around;
+  }
+
+  /** Whether one of its ends is in the picture. A link that is well and only passes is not drawn: what is in the picture could not be seen for such lines. */
+  private hasEnd(link: number): boolean {
+    return this.isIn(this.scene.a[link] ?? 0, 0) || this.isIn(this.scene.b[link] ?? 0, 0);
   }
 
   /** The node itself, or that of a host. */
@@ -227,7 +232,7 @@ class Picture {
     const isGround = scene.a.length > DENSE && !this.isNamed();
     for (let state = 0; state < STATES.length; state += 1) {
       this.stroke(state, isGround);
-      this.along(scene.a.length, (link) => values.links[link] === state);
+      this.along(scene.a.length, (link) => values.links[link] === state && (state > 0 || this.hasEnd(link)));
     }
     this.solid();
     if (wanted.picked < 0) return;
@@ -265,6 +270,7 @@ class Picture {
       context.strokeStyle = this.colours[`--${STATES[state] ?? "ok"}`];
       for (let link = 0; link < scene.a.length; link += 1) {
         const [ab, ba] = [values.directions[2 * link] === state, values.directions[2 * link + 1] === state];
+        if (state === 0 && !this.hasEnd(link)) continue;
         const ends = ab || ba ? this.ends(link) : undefined;
         if (!ends) continue;
         const [ax, ay, bx, by] = ends;
@@ -359,18 +365,17 @@ class Picture {
     this.font(400, 11);
     context.textAlign = "center";
     const size = Math.min(6, Math.min(wide, high) / 4);
-    const last = choices.at(-2)?.[0] ?? "";
-    const long = context.measureText(last).width;
     // One line beside the shape, where there is no room below it.
-    const isFlat = high < 14 + 2 * size + 8 && high >= 14 && long + 2 * size + 16 <= wide;
-    if (isFlat) {
+    const flat = choices.filter((of) => of.length === 1).flat().find((line) => context.measureText(line).width + 2 * size + 16 <= wide);
+    if (flat !== undefined && high < 14 + 2 * size + 8 && high >= 14) {
+      const long = context.measureText(flat).width;
       const [x, y] = [left + (wide - long - 2 * size - 6) / 2 + size, top + high / 2];
       context.fillStyle = colours[`--${word}`];
       shape(context, x, y, word, size);
       if (word === "failed" && size >= 4) cross(context, x, y, size * 0.45, size / 4, colours["--raised"]);
       context.textAlign = "left";
       context.fillStyle = colours["--text"];
-      context.fillText(last, x + size + 6, y + 4);
+      context.fillText(flat, x + size + 6, y + 4);
       return;
     }
     for (const all of choices) {
@@ -425,6 +430,9 @@ class Picture {
     context.stroke();
   }
 }
+
+/** "leaf1 …" of "leaf1 … leaf64". */
+const beginning = (name: string): string => name.replace(/ … .*$/, " …");
 
 /** What is degraded or failed in a cell: "2 nodes, 1 link bad". */
 function needing(nodes: number, links: number): string {
