@@ -22,6 +22,7 @@ export default defineConfig({
       },
     },
   },
+  worker: { format: "es" },
   server: { proxy: { "/api": controller, "/readyz": controller, "/version": controller, "/metrics": controller } },
   test: { include: ["src/**/*.test.ts"] },
 });

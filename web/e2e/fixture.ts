@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a controller with many objects would answer, for pictures and measurements of the UI. It is no test of the API: those use the real controller.
 import { bySeverity } from "../src/api/changes";
-import type { AuditItem, Capture, CaptureHop, CaptureItem, ChangeSet, ChangeSetPhase, ChartUnit, Event, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
+import type { AuditItem, Capture, CaptureHop, CaptureItem, ChangeSet, ChangeSetPhase, ChartUnit, Event, FabricMap, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, MapLayer, MapLayerName, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
 export const API = { apiVersion: "canopy/v1" } as const;
 export const T0 = 1_795_596_380e9;
 const PHASES: readonly GroupPhase[] = ["Ready", "Ready", "Ready", "Programming", "Degraded", "Stalled", "Pending", "Failed", "Unknown"];
@@ -15,25 +15,50 @@ export interface Sizes {
 
 export const metadata = (name: string) => ({ name, tenant: "default", labels: { team: name.length % 2 ? "storage" : "training" }, generation: 3 });
 
-/** A Clos of `nodes` nodes: one host below each leaf, four leaves per spine at least. */
+/** From so many nodes on a fabric has three tiers and three sites. */
+const LARGE = 1000;
+const SITES = ["east", "north", "west"] as const;
+
+/** A leaf or spine of a large fabric: a pod has 64 leaves and 14 spines. */
+const podOf = (kind: string, at: number): number => Math.floor((at - 1) / (kind === "leaf" ? 64 : 14));
+
+/** A Clos of `nodes` nodes: one host below each leaf, four leaves per spine at least; a large one has pods in three sites, and cores above them. */
 export function topology(nodes: number): Topology {
-  const spines = nodes < 3 ? 0 : Math.max(1, Math.floor(nodes / 5));
-  const leaves = nodes - spines;
+  const isLarge = nodes >= LARGE;
+  const upper = nodes < 3 ? 0 : Math.max(1, Math.floor(nodes / 5));
+  const leaves = nodes - upper;
+  const pods = isLarge ? Math.ceil(leaves / 64) : 1;
+  const cores = isLarge ? upper - 14 * pods : 0;
+  const spines = upper - cores;
   const links = [];
   for (let leaf = 1; leaf <= leaves; leaf += 1) {
     links.push({ a: `leaf${leaf}/eth1`, b: `host${leaf}/eth0`, rateBps: 400e9 });
+    const of = isLarge ? 14 : spines;
     for (let up = 0; up < Math.min(spines, 4); up += 1) {
-      const spine = ((leaf * 4 + up) % spines) + 1;
+      const spine = (isLarge ? podOf("leaf", leaf) * 14 : 0) + ((leaf * 4 + up) % of) + 1;
       links.push({ a: `leaf${leaf}/eth${up + 2}`, b: `spine${spine}/eth${leaf}`, rateBps: 400e9, drained: leaf === 7 && up === 1 });
     }
   }
+  for (let spine = 1; spine <= (cores ? spines : 0); spine += 1) {
+    const site = podOf("spine", spine) % 3;
+    for (let up = 0; up < 4; up += 1) {
+      const core = ((((spine * 4 + up) * 3 + site) % (cores - (cores % 3))) + 1);
+      links.push({ a: `spine${spine}/eth${9001 + up}`, b: `core${core}/eth${spine}`, rateBps: 400e9 });
+    }
+  }
+  // Sites are connected by some of their cores.
+  for (let core = 1; core <= Math.min(24, cores - 1); core += 1) links.push({ a: `core${core}/eth9001`, b: `core${core + 1}/eth9002`, rateBps: 400e9 });
   const named = (kind: string, count: number) => Array.from({ length: count }, (_, at) => `${kind}${at + 1}`);
+  const siteOf = (name: string) => {
+    const [, kind = "", number = "1"] = /^([a-z]+)(\d+)$/.exec(name) ?? [];
+    return SITES[(kind === "core" ? Number(number) - 1 : podOf(kind, Number(number))) % 3];
+  };
   return {
     ...API,
     kind: "Topology",
     metadata: metadata("default"),
     spec: {
-      nodes: [...named("spine", spines), ...named("leaf", leaves)].map((name, at) => ({ name, id: at + 1 })),
+      nodes: [...named("spine", spines), ...named("leaf", leaves), ...named("core", cores)].map((name, at) => ({ name, id: at + 1, ...(isLarge && { site: siteOf(name) }) })),
       hosts: named("host", leaves).map((name, at) => ({ name, prefix: `2001:db8:${(at + 1).toString(16)}::/64`, address: `2001:db8:${(at + 1).toString(16)}::1` })),
       links,
     },
@@ -172,10 +197,10 @@ export function waitedFor(of: Group): WaitedFor {
 }
 
 /** Nodes whose agent has never connected, by their place in the topology. */
-const isSilent = (at: number): boolean => at % 97 === 96;
+const isSilent = (at: number): boolean => at % (at < LARGE ? 97 : 1601) === 96;
 
 export function node(name: string, at: number, ports: Link[]): Node {
-  const [connected, behind] = [at % 61 !== 60 && !isSilent(at), at % 37 === 36 ? 2 : 0];
+  const [connected, behind] = [at % (at < LARGE ? 61 : 1187) !== 60 && !isSilent(at), at % (at < LARGE ? 37 : 907) === 36 ? 2 : 0];
   return {
     ...API,
     kind: "Node",
@@ -206,7 +231,7 @@ export function node(name: string, at: number, ports: Link[]): Node {
 }
 
 /** Directions with queues above the thresholds now and then. */
-const isBusy = (at: number): boolean => at % 29 === 28;
+const isBusy = (at: number): boolean => at % (at < LARGE ? 29 : 1811) === 28;
 
 export function links(of: Topology): Link[] {
   const silent = new Set(of.spec.nodes.filter((_, at) => isSilent(at)).map(({ name }) => name));
@@ -235,9 +260,68 @@ function measuredLinks(of: Topology): Link[] {
         pushedAgoNs: 5e11,
         pushedRttNs: 14155,
         congestion: { queueBytes: (at * 977) % (isBusy(at) ? 64_000 : 9000), peakQueueBytes: (at * 1973) % (isBusy(at) ? 90_000 : 20_000), depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: isBusy(at) ? at % 11 : 0, ce: 0, notEct: 0, cnps: { notify: 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
-        loss: { requests: 11139, lost: at % 230 === 22 ? 12 : 0, queueDrops: 0, dataPackets: 0, dataLost: 0, permille: at % 230 === 22 ? 4 : null },
+        loss: { requests: 11139, lost: at % (at < LARGE ? 230 : 2309) === 22 ? 12 : 0, queueDrops: 0, dataPackets: 0, dataLost: 0, permille: at % (at < LARGE ? 230 : 2309) === 22 ? 4 : null },
       },
     }));
+}
+
+/** The map of a topology; the tier of a node is the hops to its hosts. */
+export function mapOf(of: Topology): FabricMap {
+  const tiers: Record<string, number> = { leaf: 1, spine: 2, core: 3 };
+  const nodes = of.spec.nodes.map((node) => ({ name: node.name, id: node.id, tier: tiers[node.name.replace(/\d+$/, "")] ?? 1, ...("site" in node && { site: String(node.site) }) }));
+  const index = new Map([...nodes, ...(of.spec.hosts ?? [])].map(({ name }, at) => [name, at]));
+  const links = of.spec.links.map(({ a, b, drained }) => {
+    const [[one = "", aPort = ""], [other = "", bPort = ""]] = [a.split("/"), b.split("/")];
+    return { a: index.get(one) ?? 0, aPort, b: index.get(other) ?? 0, bPort, ...(drained && { drained }) };
+  });
+  const below = new Map(links.filter((link) => link.b >= nodes.length).map((link) => [link.b, link.a]));
+  return { ...API, kind: "Map", version: of.metadata.generation, nodes, hosts: (of.spec.hosts ?? []).map(({ name }, at) => ({ name, node: below.get(nodes.length + at) ?? 0 })), links };
+}
+
+/** The values of a layer of the map. */
+export function mapLayer(layer: MapLayerName, map: FabricMap, nodes: readonly Node[], links: readonly Link[], open: readonly Problem[]): MapLayer {
+  const values = layer === "nodes" ? nodeOctets(map, nodes) : linkOctets(layer, map, nodes, links, open);
+  return { ...API, kind: "MapLayer", layer, version: map.version, revision: "r1", values: Buffer.from(values).toString("base64") };
+}
+
+function nodeOctets(map: FabricMap, nodes: readonly Node[]): Uint8Array {
+  const byName = new Map(nodes.map((one) => [one.metadata.name, one]));
+  return Uint8Array.from(map.nodes, ({ name }) => {
+    const { spec, status } = byName.get(name) ?? {};
+    return !status?.connected ? 3 : status.errors.length ? 2 : (status.observedGeneration ?? 0) < (spec?.generation ?? 0) ? 1 : 0;
+  });
+}
+
+function linkOctets(layer: MapLayerName, map: FabricMap, nodes: readonly Node[], links: readonly Link[], open: readonly Problem[]): Uint8Array {
+  const byPort = new Map(links.map((link) => [link.metadata.name, link]));
+  const silent = new Set(nodes.filter(({ status }) => status.observedTerm === null).map(({ metadata: { name } }) => name));
+  const problems = new Map(open.map((problem) => [problem.object.name, { info: 1, warning: 2, critical: 3 }[problem.severity]]));
+  const isLarge = map.nodes.length >= LARGE;
+  const name = (at: number) => map.nodes[at]?.name ?? map.hosts[at - map.nodes.length]?.name ?? "";
+  const octet = (from: string, link: string, drained: boolean, at: number): number => {
+    const { congestion, loss, thresholds } = byPort.get(from)?.status ?? {};
+    const [sender = ""] = from.split("/");
+    switch (layer) {
+      case "state":
+        return problems.get(link) ?? (drained || silent.has(sender) ? 1 : 0);
+      case "loss":
+        return loss ? (loss.permille ?? 0) : 255;
+      case "queue": {
+        if (!congestion || !thresholds) return 255;
+        const [deepest, min, max] = [Math.max(congestion.queueBytes, congestion.peakQueueBytes), thresholds.kMinBytes, thresholds.kMaxBytes];
+        return deepest >= max ? 200 : deepest >= min ? 100 + Math.floor((100 * (deepest - min)) / (max - min)) : Math.floor((100 * deepest) / min);
+      }
+      default:
+        // Some ports are busy in one direction.
+        return congestion ? (at % (isLarge ? 3001 : 61) === 60 ? 97 : at % (isLarge ? 701 : 23) === 22 ? 78 : (at * 7) % 66) : 255;
+    }
+  };
+  return Uint8Array.from(
+    map.links.flatMap(({ a, aPort, b, bPort, drained = false }, at) => {
+      const [one, other] = [`${name(a)}/${aPort}`, `${name(b)}/${bPort}`];
+      return [octet(one, `${one}--${other}`, drained, 2 * at), octet(other, `${one}--${other}`, drained, 2 * at + 1)];
+    }),
+  );
 }
 
 /** In the order of the controller. */

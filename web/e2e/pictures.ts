@@ -21,6 +21,7 @@ const LISTS: Record<string, string> = {
   overview: "/",
   groups: "/groups",
   topology: "/topology",
+  "topology-load": "/topology?links=load",
   "topology-queue": "/topology?links=queue",
   "topology-loss": "/topology?links=loss",
   links: "/links",
@@ -46,6 +47,11 @@ const ONES: Record<string, string> = {
   incident: "/incidents/1764170000-00000000009a3f00",
   problem: "/problems/00000000009a3f00",
   "no-such-page": "/no/such/page",
+};
+/** The map from near: the page, and keys in the map. From the first picked node, then nearer or farther. */
+const ZOOMED: Record<string, [path: string, keys: string[]]> = {
+  "topology-nodes": ["/topology?links=load", ["ArrowDown", "Enter", "-", "-", "-"]],
+  "topology-ports": ["/topology?links=load", ["ArrowDown", "Enter", "+", "+"]],
 };
 /** Dialogs, and what is shown by a button: the page, and the button. */
 const OPENED: Record<string, [path: string, button: string]> = {
@@ -105,10 +111,11 @@ async function attempt(page: Page, file: string, take: () => Promise<void>): Pro
 
 async function all(address: string, size: string, ones: Record<string, string>): Promise<void> {
   const { origin: url } = new URL(address);
+  const hasMap = size !== "0";
   for (const [screen, viewport] of Object.entries(SCREENS)) {
     for (const colorScheme of ["dark", "light"] as const) {
       const named = (name: string) => `${name}-${size}-${screen}-${colorScheme}.png`;
-      const names = ["sign-in", ...Object.keys({ ...LISTS, ...ones, ...(size === "100" && OPENED) })];
+      const names = ["sign-in", ...Object.keys({ ...LISTS, ...ones, ...(hasMap && ZOOMED), ...(size === "100" && OPENED) })];
       if (!names.some((name) => named(name).includes(word))) continue;
       const context = await browser.newContext({ viewport, colorScheme });
       const page = await context.newPage();
@@ -129,7 +136,20 @@ async function all(address: string, size: string, ones: Record<string, string>):
           await page.goto(url + path);
           await page.getByRole("heading", { level: 1 }).first().waitFor();
           // Two samples make a rate.
-          await page.waitForTimeout(path.startsWith("/groups/") ? 2300 : 400);
+          await page.waitForTimeout(path.startsWith("/groups/") ? 2300 : path.startsWith("/topology") ? 1500 : 400);
+          await take(page, named(name));
+        });
+      }
+      for (const [name, [path, keys]] of Object.entries(hasMap ? ZOOMED : {})) {
+        if (!named(name).includes(word)) continue;
+        await attempt(page, named(name), async () => {
+          await page.goto(url + path);
+          const map = page.getByRole("application");
+          await map.waitFor();
+          for (const key of keys) await map.press(key);
+          await page.getByRole("region", { name: "Picked" }).getByRole("heading").waitFor();
+          // Drawn once nothing moves any more.
+          await page.waitForTimeout(1000);
           await take(page, named(name));
         });
       }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A server that answers like a controller with the objects of the fixture, and sends changes on request.
 import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
-import type { DomainStatus, Link } from "../src/api/types";
-import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, members, metadata, node, packet, problems, samples, T0, topology, waitedFor, type Sizes } from "./fixture";
+import type { DomainStatus, Link, MapLayerName } from "../src/api/types";
+import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, mapLayer, mapOf, members, metadata, node, packet, problems, samples, T0, topology, waitedFor, type Sizes } from "./fixture";
 
 export interface Served {
   url: string;
@@ -22,6 +23,9 @@ export interface Served {
   waiting: () => number;
 }
 
+/** What the controller allows its pages. */
+const [, policy = "default-src 'none'"] = /^const POLICY: &str = "([^;]*;[^"]*)"/m.exec(readFileSync("../controller/rest/src/ui.rs", "utf8").replaceAll("\\\n", "")) ?? [];
+
 /** Serves `dist` and the answers; the API only to those who have signed in with `code`, which works any number of times. */
 export function serve(dist: string, sizes: Sizes): Promise<Served> {
   const [code, bearer] = [randomBytes(16).toString("base64url"), randomBytes(32).toString("base64url")];
@@ -33,6 +37,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     byNode.set(name, [...(byNode.get(name) ?? []), link]);
   }
   const nodes = fabric.spec.nodes.map(({ name }, at) => node(name, at, byNode.get(name) ?? [])).sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
+  const fabricMap = mapOf(fabric);
   const groups = Array.from({ length: sizes.groups }, (_, at) => group(at));
   const open = problems(sizes.problems, fabric, groups.map((g) => g.metadata.name));
   const phases: Record<string, number> = {};
@@ -67,6 +72,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     "/api/v1/silences": () => list([]),
     "/api/v1/audit": (url) => page(Array.from({ length: sizes.events }, (_, at) => entry(sizes.events - at, url.searchParams.get("hosts") === "true")), url),
     "/api/v1/topology": () => (sizes.nodes ? fabric : undefined),
+    "/api/v1/map": () => (sizes.nodes ? fabricMap : undefined),
     "/api/v1/drains": () => list(sizes.nodes > 2 ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: "leaf7/eth3--spine2/eth7", reason: "optics" }, status: { groups: 3, hosts: [], links: ["leaf7/eth3--spine2/eth7"] } }] : []),
     "/api/v1/events": () => list(events(sizes.events)),
     "/api/v1/flows": (url) => list(flows(url.searchParams.get("node") ?? "", url.searchParams.get("port") ?? "")),
@@ -74,6 +80,12 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     "/api/v1/groups": (url) => page(groups.filter(({ metadata: { name }, status: { phase } }) => name.startsWith(url.searchParams.get("namePrefix") ?? "") && phase === (url.searchParams.get("phase") ?? phase)), url),
     "/metrics": () => "canopy_charts_series 4200\ncanopy_charts_bytes 31200000\ncanopy_intent_unconfirmed_changes 3\ncanopy_intent_to_kernel_seconds_bucket{le=\"0.01\"} 900\ncanopy_intent_to_kernel_seconds_bucket{le=\"+Inf\"} 901\n",
     "/readyz": () => "[+] commands: executed\n[+] store: revision 16\nready\n",
+  };
+  const layers = new Map<MapLayerName, ReturnType<typeof mapLayer>>();
+  const layerOf = (name: MapLayerName, { searchParams: query }: URL) => {
+    const { values, ...of } = layers.get(name) ?? mapLayer(name, fabricMap, nodes, all, open);
+    layers.set(name, { ...of, ...(values !== undefined && { values }) });
+    return query.get("since") === of.revision ? { ...of, changes: [] } : { ...of, values };
   };
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const url = new URL(request.url ?? "/", "http://fixture");
@@ -110,10 +122,12 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     const aHost = hostName ? hosts.find((of) => of.metadata.name === hostName) : undefined;
     const [, ofPort] = /^\/api\/v1\/links\/([^/]+\/[^/]+)$/.exec(url.pathname) ?? [];
     const aLink = ofPort ? byNode.get(ofPort.split("/")[0] ?? "")?.find((of) => of.metadata.name === ofPort) : undefined;
+    const [, aNode] = /^\/api\/v1\/nodes\/([^/]+)$/.exec(url.pathname) ?? [];
+    const [, layer] = /^\/api\/v1\/map\/layers\/([a-z]+)$/.exec(url.pathname) ?? [];
     const [, set] = /^\/api\/v1\/change-sets\/([^/]+)$/.exec(url.pathname) ?? [];
     const [, name, part] = /^\/api\/v1\/groups\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? [];
     const one = groups.find((g) => g.metadata.name === name);
-    const found = aHost ?? aLink ?? (set ? sets.find(({ id }) => id === set) : undefined) ?? (one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "packet" ? packet(one) : part === "captures" ? list([captureItem(capture(one))]) : part?.startsWith("captures/") ? capture(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url));
+    const found = aHost ?? aLink ?? (aNode ? nodes.find((of) => of.metadata.name === aNode) : undefined) ?? (layer && sizes.nodes ? layerOf(layer as MapLayerName, url) : undefined) ?? (set ? sets.find(({ id }) => id === set) : undefined) ?? (one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "packet" ? packet(one) : part === "captures" ? list([captureItem(capture(one))]) : part?.startsWith("captures/") ? capture(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url));
     if (found !== undefined) {
       response.writeHead(200, { "content-type": typeof found === "string" ? "text/plain" : "application/json" });
       response.end(typeof found === "string" ? found : JSON.stringify(found));
@@ -123,7 +137,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     } else {
       const types: Record<string, string> = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
       const type = types[extname(url.pathname)];
-      response.writeHead(200, { "content-type": type ?? "text/html" });
+      response.writeHead(200, { "content-type": type ?? "text/html", "content-security-policy": policy });
       response.end(await readFile(join(dist, type ? url.pathname : "index.html")));
     }
   };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { QueryClient } from "@tanstack/react-query";
 import { createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { map } from "./api/map";
 import * as queries from "./api/queries";
 import { isOfDomain } from "./api/session";
 import type { GroupPhase } from "./api/types";
-import { LAYERS, type Layer } from "./lib/link";
+import { LAYERS, type Layer } from "./lib/mapLayer";
 import { PHASE_ORDER } from "./lib/state";
 import type { AuditSearch } from "./lib/undo";
 import { Shell } from "./Shell";
@@ -131,7 +132,7 @@ const topology = createRoute({
   path: "/topology",
   validateSearch: (search: Record<string, unknown>): { links?: Layer } => (search["links"] !== "state" && LAYERS.some((layer) => layer === search["links"]) ? { links: search["links"] as Layer } : {}),
   component: lazyRouteComponent(() => import("./pages/Topology"), "TopologyPage"),
-  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.topology), context.queries.ensureQueryData(queries.nodes)])),
+  loader: ({ context }) => read(context.queries.ensureQueryData(map)),
 });
 const congestion = createRoute({
   getParentRoute: () => root,

@@ -3,6 +3,7 @@
 import type { ChartData } from "../lib/chart";
 import { controllerNow } from "../lib/clock";
 import { api, ApiError, data } from "./client";
+import { repeat } from "./repeat";
 import type { operations } from "./schema";
 
 /** What is read of an object. */
@@ -56,11 +57,6 @@ export class ChartFeed {
   private current: FeedState = { phase: "reading", names: [] };
   private readonly listeners = new Set<(data: ChartData) => void>();
   private readonly watchers = new Set<() => void>();
-  private timer: number | undefined;
-  /** Counts starts, so that the answer to a read of an earlier one is not taken. */
-  private run = 0;
-  /** The start whose read is under way. */
-  private reading = 0;
 
   constructor(
     private readonly read: () => Promise<ChartData | null>,
@@ -83,37 +79,18 @@ export class ChartFeed {
 
   /** Reads until the returned function is called; a hidden tab reads nothing, and one that is shown again at once. */
   start(): () => void {
-    this.run += 1;
-    const run = this.run;
-    const again = async () => {
-      window.clearTimeout(this.timer);
-      if (document.visibilityState === "hidden" || this.reading === run) return;
-      if (this.every === null && this.current.phase === "there") return;
-      this.reading = run;
-      await this.once(run);
-      if (this.run !== run) return;
-      this.reading = 0;
-      if (this.every !== null) this.timer = window.setTimeout(() => void again(), this.every);
-    };
-    const shown = () => void again();
-    document.addEventListener("visibilitychange", shown);
-    void again();
-    return () => {
-      this.run += 1;
-      window.clearTimeout(this.timer);
-      document.removeEventListener("visibilitychange", shown);
-    };
+    return repeat((isCurrent) => this.once(isCurrent), this.every, () => this.every !== null || this.current.phase !== "there");
   }
 
-  private async once(run: number): Promise<void> {
+  private async once(isCurrent: () => boolean): Promise<void> {
     try {
       const found = await this.read();
-      if (this.run !== run) return;
+      if (!isCurrent()) return;
       this.newest = found;
       this.set(found ? { phase: "there", names: found.series.map((series) => series.name) } : { phase: "nothing", names: [] });
       if (found) for (const listener of this.listeners) listener(found);
     } catch (error) {
-      if (this.run === run) this.set({ phase: "failed", names: this.current.names, error });
+      if (isCurrent()) this.set({ phase: "failed", names: this.current.names, error });
     }
   }
 

@@ -148,6 +148,14 @@ export const nodes = queryOptions({
   queryFn: async () => ((await data(api.GET("/api/v1/nodes"))) as { items: Node[] }).items,
 });
 
+/** One node, where the list of all is not shown. */
+export const node = (name: string) =>
+  queryOptions({
+    queryKey: ["nodes", name],
+    queryFn: () => data(api.GET("/api/v1/nodes/{node}", { params: { path: { node: name } } })),
+    refetchInterval: REREAD,
+  });
+
 export const nodeTelemetry = (name: string) =>
   queryOptions({
     queryKey: ["nodeTelemetry", name],

@@ -62,3 +62,33 @@ export type Caller = Schemas["CallerItem"];
 export type ChangeSet = Schemas["ChangeSetResource"];
 export type ChangeSetPhase = Schemas["ChangeSetPhase"];
 export type ErrorDocument = Schemas["Problem"];
+
+// Of `/api/v1/map`, by hand until the description of the API has them.
+
+/** The fabric as the map needs it: what is connected with what. */
+export interface FabricMap {
+  apiVersion: string;
+  kind: "Map";
+  /** The generation of the topology. */
+  version: number;
+  nodes: { name: string; id: number; tier: number; site?: string }[];
+  /** `node` is an index in `nodes`. */
+  hosts: { name: string; node: number }[];
+  /** Ends are indexes in `nodes` followed by `hosts`. */
+  links: { a: number; aPort: string; b: number; bPort: string; drained?: boolean }[];
+}
+/** What the map shows, and the states of the nodes. */
+export type MapLayerName = "state" | "load" | "loss" | "queue" | "nodes";
+/** An octet per direction of a link (of link i: 2i from a to b, 2i + 1 from b to a), or per node. */
+export interface MapLayer {
+  apiVersion: string;
+  kind: "MapLayer";
+  layer: MapLayerName;
+  /** The map that these values are of. */
+  version: number;
+  revision: string;
+  /** All values, as base64. */
+  values?: string;
+  /** Those that are others than in the revision that was named: index and value. */
+  changes?: [number, number][];
+}

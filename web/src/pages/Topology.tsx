@@ -2,65 +2,57 @@
 // The state of the fabric on one picture. A canvas, and the same as a table on Nodes and Links.
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
+import { map as mapQuery } from "../api/map";
 import * as queries from "../api/queries";
-import type { Topology } from "../api/types";
+import type { FabricMap as Fabric } from "../api/types";
+import { useLayer } from "../api/useLayer";
 import { count, counted } from "../lib/format";
-import { byObject, LAYERS, LEGENDS, linkMeasures, linksNeeding, linkStates, reporting, type Layer } from "../lib/link";
-import { device, mapLayout, type MapNode } from "../lib/map";
-import { notInSync, syncWord } from "../lib/node";
-import type { State } from "../lib/state";
-import { Loaded, Page } from "../ui/Page";
+import { endsOf, LAYERS, LEGENDS, linksNeeding, linkStates, nameOf, nodesNeeding, STATES, statesOf, type Layer } from "../lib/mapLayer";
+import { syncWord } from "../lib/node";
+import { ErrorNote, Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
 import { FabricMap } from "./topology/FabricMap";
 import { Undeclared } from "./topology/Undeclared";
 
 const route = getRouteApi("/topology");
-
-/** As the legend has them. */
-const ORDER: readonly State[] = ["ok", "pending", "degraded", "failed"];
+/** Links of what is picked that are listed. */
+const LISTED = 32;
 
 export function TopologyPage() {
-  const query = useQuery(queries.topology);
+  const query = useQuery(mapQuery);
   return (
     <Page title="Topology" tab="Topology">
       <Loaded query={query}>
-        {(topology) =>
-          topology ? <Fabric topology={topology} /> : <Undeclared>There is no topology yet: nodes, hosts and links have to be declared first.</Undeclared>
-        }
+        {(map) => (map ? <OfFabric map={map} /> : <Undeclared>There is no topology yet: nodes, hosts and links have to be declared first.</Undeclared>)}
       </Loaded>
     </Page>
   );
 }
 
-function Fabric({ topology }: { topology: Topology }) {
+function OfFabric({ map }: { map: Fabric }) {
   const { links: layer = "state" } = route.useSearch();
   const navigate = route.useNavigate();
-  const nodes = useQuery(queries.nodes).data;
-  const problems = useQuery(queries.problems).data;
-  const drains = useQuery(queries.drains).data;
-  // Large in a large fabric, and read only where what was measured is to be drawn; states are those of nodes, problems and drains.
-  const links = useQuery({ ...queries.links, enabled: layer !== "state" }).data;
-  const [picked, setPicked] = useState<MapNode | null>(null);
-  const layout = useMemo(() => mapLayout(topology.spec), [topology.spec]);
-  const nodeStates = useMemo(() => new Map((nodes ?? []).map((node) => [node.metadata.name, syncWord(node)[0]])), [nodes]);
-  const states = useMemo(
-    () => (layer === "state" ? linkStates(topology.spec, byObject(problems ?? []), new Set(drains?.flatMap((drain) => drain.status.links)), reporting(nodes)) : linkMeasures(links ?? [], layer)),
-    [layer, links, topology.spec, drains, problems, nodes],
-  );
-  const needing = useMemo(() => linksNeeding(states, layer), [states, layer]);
+  const [picked, setPicked] = useState("");
+  const [nodes, nodesRead] = useLayer(map, "nodes", useCallback((octets: Uint8Array) => nodesNeeding(map, statesOf(octets, "nodes")), [map]));
+  const [links, linksRead] = useLayer(map, layer, useCallback((octets: Uint8Array) => wordsOfLinks(map, octets, layer), [map, layer]));
+  const places = useMemo(() => new Map(Array.from({ length: map.nodes.length + map.hosts.length }, (_, at) => [nameOf(map, at), at])), [map]);
+  // Its name: another map has it at another place, or not at all.
+  const at = places.get(picked) ?? -1;
+  const error = nodesRead.error ?? linksRead.error;
   return (
     <>
+      <ErrorNote error={error} />
       <dl className="facts" aria-label="What needs someone">
         <dt>
-          <Link to="/nodes">{counted(topology.spec.nodes.length, "node")}</Link>
+          <Link to="/nodes">{counted(map.nodes.length, "node")}</Link>
         </dt>
-        <dd>{nodes ? notInSync(nodes) || "all in sync" : "…"}</dd>
+        <dd>{nodesRead.phase === "reading" ? "…" : nodesRead.words || "all in sync"}</dd>
         <dt>
-          <Link to="/links">{counted(topology.spec.links.length, "link")}</Link>
+          <Link to="/links">{counted(map.links.length, "link")}</Link>
         </dt>
-        <dd>{needing || (layer === "state" ? "all in service" : links ? "none that was measured" : "reading…")}</dd>
+        <dd>{linksRead.phase === "reading" ? "reading…" : linksRead.words}</dd>
       </dl>
       <div className="legend">
         <label>
@@ -71,49 +63,61 @@ function Fabric({ topology }: { topology: Topology }) {
             ))}
           </select>
         </label>
-        {ORDER.map((state) => (
+        {STATES.map((state) => (
           <StateWord key={state} state={state}>
             {LEGENDS[layer][state]}
           </StateWord>
         ))}
         <span className="faint">Nodes by the same shapes: in sync, not applied yet, with errors, not connected.</span>
       </div>
-      <FabricMap layout={layout} nodeStates={nodeStates} linkStates={states} picked={picked} onPick={setPicked} />
+      <FabricMap map={map} layer={layer} nodes={nodes} links={links} picked={at} isStale={Boolean(error)} onPick={(next) => setPicked(next < 0 ? "" : nameOf(map, next))} />
       <section aria-label="Picked" aria-live="polite">
-        {picked ? <Picked node={picked} topology={topology} /> : <p className="faint">Pick a node: click it, or use Tab and the arrow keys in the map. Drag to move, turn the wheel or press + and − to zoom, 0 to see everything.</p>}
+        {at >= 0 ? <Picked map={map} at={at} /> : <p className="faint">Pick a node: click it, or use Tab and the arrow keys in the map; Enter goes to it. Drag to move, turn the wheel or press + and − to zoom, 0 to see everything.</p>}
       </section>
       <p className="faint">
-        {counted(topology.spec.hosts?.length ?? 0, "host")} at the bottom; a node is as many rows above as it has hops to the nearest host.
+        {counted(map.hosts.length, "host")} below their nodes; higher tiers are above. A node without a declared tier has as many as it has hops to the nearest host.
       </p>
     </>
   );
 }
 
-function Picked({ node, topology }: { node: MapNode; topology: Topology }) {
-  const found = useQuery(queries.nodes).data?.find((n) => n.metadata.name === node.name);
-  const links = topology.spec.links.filter((link) => device(link.a) === node.name || device(link.b) === node.name);
-  const [state, word] = found ? syncWord(found) : (["ok", "host"] as const);
+function wordsOfLinks(map: Fabric, octets: Uint8Array, layer: Layer): string {
+  const states = linkStates(statesOf(octets, layer), layer);
+  const words = linksNeeding(map, states, layer);
+  if (words) return words;
+  if (layer === "state") return "all in service";
+  return states.some((state) => state === 0) ? `${LEGENDS[layer].ok}, where it is measured` : "none is measured";
+}
+
+function Picked({ map, at }: { map: Fabric; at: number }) {
+  const name = nameOf(map, at);
+  const isHost = at >= map.nodes.length;
+  const found = useQuery({ ...queries.node(name), enabled: !isHost }).data;
+  const links = useMemo(() => map.links.flatMap(({ a, b }, link) => (a === at || b === at ? [link] : [])), [map, at]);
+  const [state, word] = found ? syncWord(found) : (["pending", "reading…"] as const);
   return (
     <>
       <h2>
-        {node.isHost ? node.name : <Link to="/nodes/$node" params={{ node: node.name }}>{node.name}</Link>} <StateWord state={state}>{word}</StateWord>
+        {isHost ? <Link to="/hosts/$host" params={{ host: name }}>{name}</Link> : <Link to="/nodes/$node" params={{ node: name }}>{name}</Link>}{" "}
+        {isHost ? <span className="faint">host</span> : <StateWord state={state}>{word}</StateWord>}
       </h2>
-      {!node.isHost && <ProblemsOf kind="node" name={node.name} />}
-      <ul>
-        {links.slice(0, 32).map((link) => {
-          const [mine, other] = device(link.a) === node.name ? [link.a, link.b] : [link.b, link.a];
-          const [from = "", port = ""] = (node.isHost ? other : mine).split("/");
+      {!isHost && <ProblemsOf kind="node" name={name} />}
+      <ul className="prose">
+        {links.slice(0, LISTED).map((link) => {
+          const [a, b] = endsOf(map, link);
+          const [mine, other] = map.links[link]?.a === at ? [a, b] : [b, a];
+          const [from = "", port = ""] = (isHost ? other : mine).split("/");
           return (
-            <li key={`${link.a} ${link.b}`}>
+            <li key={link}>
               <Link to="/links/$node/$port" params={{ node: from, port }}>
                 {mine}
               </Link>{" "}
               to {other}
-              {link.drained ? ", drained" : ""}
+              {map.links[link]?.drained ? ", drained" : ""}
             </li>
           );
         })}
-        {links.length > 32 && <li>{count(links.length - 32)} more</li>}
+        {links.length > LISTED && <li>{count(links.length - LISTED)} more</li>}
       </ul>
     </>
   );

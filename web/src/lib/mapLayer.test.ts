@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+import { expect, it } from "vitest";
+import type { FabricMap } from "../api/types";
+import { LAYERS, linksNeeding, linkStates, nodesNeeding, ofBoth, stateAt, STATES, statesOf, type Layer } from "./mapLayer";
+
+const map: FabricMap = {
+  apiVersion: "canopy/v1",
+  kind: "Map",
+  version: 1,
+  nodes: ["n10", "n2", "n3"].map((name, id) => ({ name, id, tier: 1 })),
+  hosts: [{ name: "h1", node: 0 }],
+  links: [{ a: 0, aPort: "eth1", b: 3, bPort: "eth0" }, { a: 1, aPort: "eth1", b: 2, bPort: "eth1" }, { a: 0, aPort: "eth2", b: 2, bPort: "eth2" }],
+};
+const states = (octets: number[], layer: Layer | "nodes") => octets.map((octet) => STATES[stateAt(octet, layer)]);
+
+it("has fixed scales", () => {
+  expect(states([0, 1, 2, 3], "state")).toEqual(["ok", "pending", "degraded", "failed"]);
+  expect(states([0, 1, 2, 3], "nodes")).toEqual(["ok", "pending", "degraded", "failed"]);
+  expect(states([0, 69, 70, 94, 95, 254, 255], "load")).toEqual(["ok", "ok", "degraded", "degraded", "failed", "failed", "pending"]);
+  expect(states([0, 99, 100, 199, 200, 254, 255], "queue")).toEqual(["ok", "ok", "degraded", "degraded", "failed", "failed", "pending"]);
+  expect(states([0, 1, 9, 10, 254, 255], "loss")).toEqual(["ok", "degraded", "degraded", "failed", "failed", "pending"]);
+});
+
+// Catches a link that is drawn as not measured because one of its agents is away, and one that hides the bad direction behind the good one.
+it("has the worse direction of a link, and one that is not measured behind one that is", () => {
+  const both = (layer: Layer, a: number, b: number) => [...linkStates(statesOf(Uint8Array.of(a, b), layer), layer)].map((state) => STATES[state]);
+  expect(both("loss", 255, 4)).toEqual(["degraded"]);
+  expect(both("loss", 40, 255)).toEqual(["failed"]);
+  expect(both("loss", 255, 0)).toEqual(["ok"]);
+  expect(both("loss", 255, 255)).toEqual(["pending"]);
+  expect(both("load", 30, 96)).toEqual(["failed"]);
+  // Drained in one direction is drained.
+  expect(both("state", 0, 1)).toEqual(["pending"]);
+  for (const layer of LAYERS) for (let a = 0; a < 4; a += 1) for (let b = 0; b < 4; b += 1) expect(ofBoth(a, b, layer)).toBe(ofBoth(b, a, layer));
+});
+
+it("names the links and nodes that need someone by the words of the layer, names in the order of their numbers", () => {
+  expect(linksNeeding(map, Uint8Array.of(1, 3, 2), "state")).toBe("critical: n2/eth1--n3/eth1; warning: n10/eth2--n3/eth2; drained, not reported yet, or info: n10/eth1--h1/eth0");
+  expect(linksNeeding(map, Uint8Array.of(1, 3, 2), "loss")).toBe("1\u00a0% or more: n2/eth1--n3/eth1; less than 1\u00a0%: n10/eth2--n3/eth2");
+  expect(linksNeeding(map, Uint8Array.of(0, 0, 0), "state")).toBe("");
+  expect(nodesNeeding(map, Uint8Array.of(1, 1, 3))).toBe("not connected: n3; not applied yet: n2, n10");
+  const many: FabricMap = { ...map, nodes: Array.from({ length: 12 }, (_, id) => ({ name: `n${12 - id}`, id, tier: 1 })) };
+  expect(nodesNeeding(many, new Uint8Array(12).fill(2))).toBe("with errors: n1, n2, n3, n4, n5 and 7 more");
+});

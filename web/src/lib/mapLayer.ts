@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the octets of the map's layers mean: the state of a node, of a direction of a link, and of a link, on fixed scales.
+import type { FabricMap, MapLayerName } from "../api/types";
+import { count } from "./format";
+import { byName } from "./order";
+import { WORST_FIRST, type State } from "./state";
+
+/** What the lines of the map show. */
+export type Layer = Exclude<MapLayerName, "nodes">;
+export const LAYERS: readonly Layer[] = ["state", "load", "queue", "loss"];
+
+/** States by their octets in what is drawn. */
+export const STATES: readonly State[] = ["ok", "pending", "degraded", "failed"];
+/** The octet of a direction that is not measured, in layers of what is measured. */
+export const NOT_MEASURED = 255;
+/** From which octets on a direction is drawn as degraded, and as failed. */
+const SCALES: Readonly<Record<Exclude<Layer, "state">, readonly [degraded: number, failed: number]>> = { load: [70, 95], queue: [100, 200], loss: [1, 10] };
+const PENDING = 1;
+
+/** What each layer's states are called. */
+export const LEGENDS: Readonly<Record<MapLayerName, Readonly<Record<State, string>>>> = {
+  nodes: { ok: "in sync", pending: "not applied yet", degraded: "with errors", failed: "not connected" },
+  state: { ok: "in service", pending: "drained, not reported yet, or info", degraded: "warning", failed: "critical" },
+  load: { ok: "below 70\u00a0% of the rate", pending: "not measured", degraded: "70\u00a0% or more", failed: "95\u00a0% or more" },
+  queue: { ok: "below K_min", pending: "not measured", degraded: "K_min or more, packets marked", failed: "K_max or more, sources slowed down" },
+  loss: { ok: "none known", pending: "not measured", degraded: "less than 1\u00a0%", failed: "1\u00a0% or more" },
+};
+
+/** The state of an octet, as an index in [`STATES`]. */
+export function stateAt(octet: number, layer: MapLayerName): number {
+  if (layer === "state" || layer === "nodes") return Math.min(octet, 3);
+  if (octet === NOT_MEASURED) return PENDING;
+  const [degraded, failed] = SCALES[layer];
+  return octet >= failed ? 3 : octet >= degraded ? 2 : 0;
+}
+
+/** The states of a layer's octets. */
+export const statesOf = (octets: Uint8Array, layer: MapLayerName): Uint8Array => octets.map((octet) => stateAt(octet, layer));
+
+/** The worse of both directions; where that is measured, one that is not only if the other is not either. */
+export function ofBoth(a: number, b: number, layer: Layer): number {
+  if (layer !== "state" && (a === PENDING || b === PENDING)) return a === PENDING ? b : a;
+  return Math.max(a, b);
+}
+
+/** The states of links by those of their directions. */
+export function linkStates(directions: Uint8Array, layer: Layer): Uint8Array {
+  return Uint8Array.from({ length: directions.length >> 1 }, (_, at) => ofBoth(directions[2 * at] ?? 0, directions[2 * at + 1] ?? 0, layer));
+}
+
+/** The name of a node or host by its index in nodes followed by hosts. */
+export const nameOf = (map: FabricMap, at: number): string => (at < map.nodes.length ? map.nodes[at]?.name : map.hosts[at - map.nodes.length]?.name) ?? "";
+
+/** Both ends of a link: "n1/eth1", "n2/eth1". */
+export function endsOf(map: FabricMap, at: number): readonly [string, string] {
+  const link = map.links[at];
+  return link ? [`${nameOf(map, link.a)}/${link.aPort}`, `${nameOf(map, link.b)}/${link.bPort}`] : ["", ""];
+}
+
+/** Nodes that need someone, by words, the worst first: "not connected: n4; not applied yet: n1, n3 and 4 more". */
+export const nodesNeeding = (map: FabricMap, states: Uint8Array): string => needing(states, "nodes", (at) => map.nodes[at]?.name ?? "", 5);
+
+/** Links by the words of their states, without those that are well: "critical: a--b; warning: c--d". One that is not measured is none of them. */
+export const linksNeeding = (map: FabricMap, states: Uint8Array, layer: Layer): string => needing(states, layer, (at) => endsOf(map, at).join("--"), 3);
+
+function needing(states: Uint8Array, layer: MapLayerName, name: (at: number) => string, shown: number): string {
+  const parts: string[] = [];
+  for (const state of WORST_FIRST) {
+    if (state === "ok" || (state === "pending" && layer !== "state" && layer !== "nodes")) continue;
+    const wanted = STATES.indexOf(state);
+    const [first, all] = firstNames(states, wanted, name, shown);
+    if (all) parts.push(`${LEGENDS[layer][state]}: ${first.join(", ")}${all > shown ? ` and ${count(all - shown)} more` : ""}`);
+  }
+  return parts.join("; ");
+}
+
+/** The first names in their order, and how many there are. Not sorted: there may be as many as there are links. */
+function firstNames(states: Uint8Array, wanted: number, name: (at: number) => string, shown: number): [string[], number] {
+  const first: string[] = [];
+  let all = 0;
+  for (let at = 0; at < states.length; at += 1) {
+    if (states[at] !== wanted) continue;
+    all += 1;
+    const next = name(at);
+    if (first.length === shown && byName(next, first[shown - 1] ?? "") > 0) continue;
+    first.splice(first.filter((one) => byName(one, next) < 0).length, 0, next);
+    first.length = Math.min(first.length, shown);
+  }
+  return [first, all];
+}

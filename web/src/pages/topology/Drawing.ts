@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the view of the map is, and what pointer and keys do to it. A worker draws the fabric into a bitmap that is larger than the canvas; moving
+// and scaling copies it, and it is drawn again when they end, when they leave it, and at most once a second for new values.
+import type { FabricMap } from "../../api/types";
+import { cellAt, mapLayout, nearest, towards, type Box, type MapLayout } from "../../lib/map";
+import { linkStates, statesOf, type Layer } from "../../lib/mapLayer";
+import { colours, onTheme } from "../../ui/tokens";
+import { levelOf, sceneOf, TOKENS, type Colours, type FromWorker, type Level, type ToWorker, type Values, type View } from "./scene";
+import { startWorker } from "./worker";
+
+/** Pixels between a pointer and what it means. */
+const REACH = 18;
+/** How long nothing moves before the bitmap is drawn sharply again, milliseconds. */
+const SETTLED = 120;
+/** How often it is drawn again for new values, milliseconds. */
+const VALUES_EVERY = 1000;
+/** The bitmap reaches so much of the canvas beyond each of its sides. */
+const MARGIN = 0.25;
+/** The largest scale that shows everything. */
+const WHOLE = 1.6;
+const CLOSEST = 6;
+/** Pixels between nodes at one that is gone to: it is shown with the ports of its links. */
+const AT_NODE = 120;
+
+/** The places of the tab's last map: a later one moves nothing, also on a page that is opened again. */
+let last: MapLayout | undefined;
+
+export class Drawing {
+  private view: View = { x: 0, y: 0, scale: 1 };
+  private layout: MapLayout | undefined;
+  private values: Values = { nodes: new Uint8Array(), directions: new Uint8Array(), links: new Uint8Array(), isMeasured: false };
+  private layer: Layer = "state";
+  /** Both layers have been read. */
+  private readonly known = { nodes: false, links: false };
+  private picked = -1;
+  /** Everything is in the view, as it was fitted. */
+  private isWhole = true;
+  private bitmap: ImageBitmap | undefined;
+  private bitmapView: View = { x: 0, y: 0, scale: 1 };
+  private readonly worker = startWorker();
+  private isDrawing = false;
+  private isWanted = false;
+  private frame = 0;
+  private settle = 0;
+  private fresh = 0;
+  private drawnAt = -Infinity;
+  private pressed: { x: number; y: number; moved: boolean } | null = null;
+  private readonly sizes: ResizeObserver;
+  private readonly endTheme: () => void;
+
+  constructor(
+    private readonly canvas: HTMLCanvasElement,
+    private readonly onLevel: (level: Level) => void,
+  ) {
+    this.worker.onmessage = (event: MessageEvent<FromWorker>) => this.take(event.data);
+    this.sizes = new ResizeObserver(() => this.resize());
+    this.sizes.observe(canvas);
+    canvas.addEventListener("wheel", this.wheel, { passive: false });
+    this.endTheme = onTheme(this.again);
+  }
+
+  end(): void {
+    this.worker.terminate();
+    this.bitmap?.close();
+    this.sizes.disconnect();
+    this.endTheme();
+    this.canvas.removeEventListener("wheel", this.wheel);
+    cancelAnimationFrame(this.frame);
+    window.clearTimeout(this.settle);
+    window.clearTimeout(this.fresh);
+  }
+
+  /** Another map: what was on the one before stays where it is, and so does the view. */
+  show(map: FabricMap): void {
+    const isFirst = !this.layout;
+    this.layout = mapLayout(map, last);
+    last = this.layout;
+    this.send({ scene: sceneOf(map, this.layout) });
+    this.values = { nodes: new Uint8Array(map.nodes.length), directions: new Uint8Array(2 * map.links.length), links: new Uint8Array(map.links.length), isMeasured: false };
+    [this.known.nodes, this.known.links] = [false, false];
+    if (isFirst) this.fit();
+  }
+
+  nodes(octets: Uint8Array): void {
+    this.values.nodes = statesOf(octets, "nodes");
+    this.known.nodes = true;
+    this.later();
+  }
+
+  links(octets: Uint8Array, layer: Layer): void {
+    const isOther = this.layer !== layer;
+    this.layer = layer;
+    this.values.directions = statesOf(octets, layer);
+    this.values.links = linkStates(this.values.directions, layer);
+    this.values.isMeasured = layer !== "state";
+    this.known.links = true;
+    // What was chosen is shown at once.
+    if (isOther) this.drawnAt = -Infinity;
+    this.later();
+  }
+
+  /** Marks a node or host, and moves the view to it if it is outside. */
+  pick(at: number): void {
+    if (this.picked === at) return;
+    this.picked = at;
+    const [x, y] = this.place(at);
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    if (at >= 0 && width && (x < 16 || y < 16 || x > width - 16 || y > height - 16)) this.view = { ...this.view, x: this.view.x + width / 2 - x, y: this.view.y + height / 2 - y };
+    this.again();
+  }
+
+  /** On the canvas. */
+  private place(at: number): [number, number] {
+    return [(this.layout?.x[at] ?? 0) * this.view.scale + this.view.x, (this.layout?.y[at] ?? 0) * this.view.scale + this.view.y];
+  }
+
+  private send(message: ToWorker): void {
+    this.worker.postMessage(message);
+  }
+
+  private resize(): void {
+    const ratio = window.devicePixelRatio;
+    const before = [this.canvas.width / ratio, this.canvas.height / ratio] as const;
+    this.canvas.width = Math.round(this.canvas.clientWidth * ratio);
+    this.canvas.height = Math.round(this.canvas.clientHeight * ratio);
+    // What was in the middle stays there, unless everything is shown.
+    if (this.isWhole) this.fit();
+    else this.view = { ...this.view, x: this.view.x + (this.canvas.clientWidth - before[0]) / 2, y: this.view.y + (this.canvas.clientHeight - before[1]) / 2 };
+    this.again();
+    this.copy();
+  }
+
+  private fit(box: Box | undefined = this.layout?.bounds, most = WHOLE): void {
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    this.isWhole = box === this.layout?.bounds;
+    if (!box || !width) return;
+    // Beside the outermost nodes there is room for their names and those of sites.
+    const scale = Math.min((width - 24) / box.width, (height - 56) / box.height, most);
+    this.view = { scale, x: (width - box.width * scale) / 2 - box.x * scale, y: (height - box.height * scale) / 2 - box.y * scale + 8 };
+  }
+
+  /** Draws again for new values, at most once a second. */
+  private later(): void {
+    if (!this.known.nodes || !this.known.links) return;
+    window.clearTimeout(this.fresh);
+    this.fresh = window.setTimeout(() => {
+      this.send({ values: this.values });
+      this.again();
+    }, Math.max(0, this.drawnAt + VALUES_EVERY - performance.now()));
+  }
+
+  /** Has the bitmap drawn again, once the one that is being drawn is there. */
+  private readonly again = (): void => {
+    if (!this.known.nodes || !this.known.links || !this.canvas.clientWidth) return;
+    this.isWanted = true;
+    if (this.isDrawing) return;
+    [this.isDrawing, this.isWanted] = [true, false];
+    this.drawnAt = performance.now();
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    const token = colours();
+    // Whole pixels: the bitmap is copied without blur then.
+    const margin = [Math.round(width * MARGIN), Math.round(height * MARGIN)] as const;
+    this.send({
+      draw: {
+        view: { scale: this.view.scale, x: this.view.x + margin[0], y: this.view.y + margin[1] },
+        width: width + 2 * margin[0],
+        height: height + 2 * margin[1],
+        margin,
+        ratio: window.devicePixelRatio,
+        picked: this.picked,
+        colours: Object.fromEntries(TOKENS.map((name) => [name, token(name)])) as Colours,
+      },
+    });
+    if (this.layout) this.onLevel(levelOf(this.view.scale, this.layout));
+  };
+
+  private take({ bitmap, view }: FromWorker): void {
+    this.bitmap?.close();
+    [this.bitmap, this.bitmapView] = [bitmap, view];
+    this.isDrawing = false;
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => this.copy());
+    if (this.isWanted) this.again();
+  }
+
+  /** Shows the bitmap where the view is now, and has it drawn again once nothing moves, or where it does not reach. */
+  private moved(): void {
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => {
+      const isWhole = this.copy();
+      if (!isWhole && !this.isDrawing) this.again();
+    });
+    window.clearTimeout(this.settle);
+    this.settle = window.setTimeout(this.again, SETTLED);
+  }
+
+  /** Whether the bitmap covers the canvas. */
+  private copy(): boolean {
+    const context = this.canvas.getContext("2d");
+    const { bitmap, canvas } = this;
+    if (!context || !bitmap) return true;
+    const ratio = window.devicePixelRatio;
+    const factor = this.view.scale / this.bitmapView.scale;
+    const [x, y] = [(this.view.x - this.bitmapView.x * factor) * ratio, (this.view.y - this.bitmapView.y * factor) * ratio];
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.setTransform(factor, 0, 0, factor, x, y);
+    context.drawImage(bitmap, 0, 0);
+    return x <= 0 && y <= 0 && x + bitmap.width * factor >= canvas.width && y + bitmap.height * factor >= canvas.height;
+  }
+
+  private readonly wheel = (event: WheelEvent): void => {
+    event.preventDefault();
+    this.zoom(Math.exp(-event.deltaY / 400), event.offsetX, event.offsetY);
+  };
+
+  private zoom(by: number, x: number, y: number): void {
+    const { width = 1, height = 1 } = this.layout?.bounds ?? {};
+    const least = Math.min(1, this.canvas.clientWidth / width, this.canvas.clientHeight / height) / 2;
+    const scale = Math.min(CLOSEST, Math.max(least, this.view.scale * by));
+    const factor = scale / this.view.scale;
+    this.view = { scale, x: x - (x - this.view.x) * factor, y: y - (y - this.view.y) * factor };
+    this.isWhole = false;
+    this.moved();
+  }
+
+  press(event: { pointerId: number; clientX: number; clientY: number }): void {
+    this.canvas.setPointerCapture(event.pointerId);
+    this.pressed = { x: event.clientX, y: event.clientY, moved: false };
+  }
+
+  drag(event: { clientX: number; clientY: number }): void {
+    if (!this.pressed) return;
+    const [dx, dy] = [event.clientX - this.pressed.x, event.clientY - this.pressed.y];
+    if (!this.pressed.moved && Math.hypot(dx, dy) < 4) return;
+    this.view = { ...this.view, x: this.view.x + dx, y: this.view.y + dy };
+    this.pressed = { x: event.clientX, y: event.clientY, moved: true };
+    this.isWhole = false;
+    this.moved();
+  }
+
+  /** What a click hit: a node or host, -1 = none, undefined = it was no click, or went into a pod. */
+  release(event: { clientX: number; clientY: number }): number | undefined {
+    const { pressed, layout, view } = this;
+    this.pressed = null;
+    if (!pressed || pressed.moved || !layout) return undefined;
+    const box = this.canvas.getBoundingClientRect();
+    const [x, y] = [(event.clientX - box.left - view.x) / view.scale, (event.clientY - box.top - view.y) / view.scale];
+    if (levelOf(view.scale, layout) !== "cells") return nearest(layout, x, y, REACH / view.scale);
+    const cell = cellAt(layout, x, y, REACH / view.scale);
+    if (!cell) return -1;
+    this.fit(cell);
+    this.moved();
+    return undefined;
+  }
+
+  /** What a key does: the node to pick, -1 = only the view changed, undefined = the key has no meaning here. */
+  key(key: string): number | undefined {
+    const [x, y] = [this.canvas.clientWidth / 2, this.canvas.clientHeight / 2];
+    switch (key) {
+      case "+":
+      case "=":
+        this.zoom(1.3, x, y);
+        return -1;
+      case "-":
+        this.zoom(1 / 1.3, x, y);
+        return -1;
+      case "0":
+        this.fit();
+        this.moved();
+        return -1;
+      case "Enter":
+        this.goTo(this.picked);
+        return -1;
+      case "ArrowLeft":
+        return this.step(-1, 0);
+      case "ArrowRight":
+        return this.step(1, 0);
+      case "ArrowUp":
+        return this.step(0, -1);
+      case "ArrowDown":
+        return this.step(0, 1);
+      default:
+        return undefined;
+    }
+  }
+
+  /** Shows a node with the ports of its links, in the middle. */
+  private goTo(at: number): void {
+    if (at < 0 || !this.layout) return;
+    const scale = Math.max(AT_NODE / this.layout.step, this.view.scale);
+    this.isWhole = false;
+    this.view = { scale, x: this.canvas.clientWidth / 2 - (this.layout.x[at] ?? 0) * scale, y: this.canvas.clientHeight / 2 - (this.layout.y[at] ?? 0) * scale };
+    this.moved();
+  }
+
+  /** The nearest node in a direction; the first node if none is picked. */
+  private step(dx: number, dy: number): number {
+    if (!this.layout?.x.length) return -1;
+    return this.picked < 0 ? 0 : towards(this.layout, this.picked, dx, dy);
+  }
+}
