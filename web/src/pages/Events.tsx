@@ -3,6 +3,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
+import { EVENTS_KEPT } from "../api/changes";
 import * as queries from "../api/queries";
 import type { Event } from "../api/types";
 import { count } from "../lib/format";
@@ -73,7 +74,7 @@ export function Events() {
             ),
         )}
         <span className="faint" role="status">
-          {count(rows.length)} of {count(query.data?.length ?? 0)} events, the newest first; the controller keeps the last 4096 in memory
+          {count(rows.length)} of {count(query.data?.length ?? 0)} events, the newest first; the controller keeps the last {count(EVENTS_KEPT)} in memory
         </span>
       </div>
       <Loaded query={query}>
