@@ -74,6 +74,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("link", { name: "Open node n2" }).click();
     await page.getByRole("heading", { level: 1, name: "n2" }).waitFor();
     await page.getByText("not connected", { exact: true }).first().waitFor();
+    await page.getByText("no agent of this node is connected to the controller").first().waitFor();
     await outside("connect n2");
     await page.getByText("in sync", { exact: true }).waitFor();
     await page.getByRole("link", { name: "Overview" }).click();

@@ -39,7 +39,7 @@ const COLUMNS: readonly Column<Group>[] = [
   { name: "Source", width: "minmax(5rem, .8fr)", wide: true, cell: (g) => g.status.source ?? <span className="faint">none</span>, sort: (g) => g.status.source ?? "" },
   {
     name: "Delivery",
-    width: "minmax(11rem, 1fr)",
+    width: "minmax(9.5rem, .8fr)",
     wide: true,
     cell: (g) => (g.status.delivery ? <>{g.status.delivery.state} for <Age since={g.status.delivery.sinceUnixNs} /></> : <span className="faint">not reported</span>),
     sort: (g) => g.status.delivery?.state ?? "",

@@ -52,7 +52,7 @@ export function Writes({ search, none }: { search: AuditSearch; none: string }) 
   return (
     <>
       <p className="faint" role="status">
-        {hosts ? counted(rows.length, "entry", "entries") : counted(rows.length, "write")}, the newest first{hasNextPage ? "; more follow" : ""}
+        {query.data && `${hosts ? counted(rows.length, "entry", "entries") : counted(rows.length, "write")}, the newest first${hasNextPage ? "; more follow" : ""}`}
       </p>
       <ReadFailed query={query} />
       {rows.length > 0 ? (
