@@ -35,7 +35,7 @@ export const books: Record<string, (page: Page) => Promise<void>> = {
     check((await fetch(`${url}/api/v1/groups/m7`)).ok, "showing the undo carried it out");
     await press(undo.getByRole("button", { name: "Take it back" }));
     await undo.waitFor({ state: "detached" });
-    await page.getByText(/: 39 of 40 put back$/).waitFor();
+    await page.getByText(/: 39 of 40 resources put back$/).waitFor();
     await page.getByRole("list", { name: "Refused" }).getByText(/^group\/m5 was not put back: /).waitFor();
     check(await page.getByRole("button", { name: "Undo…" }).isDisabled(), "what was taken back is taken back again");
     await page.getByText("It was taken back.").waitFor();

@@ -74,10 +74,17 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("link", { name: "Open node n2" }).click();
     await page.getByRole("heading", { level: 1, name: "n2" }).waitFor();
     await page.getByText("not connected", { exact: true }).first().waitFor();
+    await page.getByText("no agent of this node is connected to the controller").first().waitFor();
     await outside("connect n2");
     await page.getByText("in sync", { exact: true }).waitFor();
     await page.getByRole("link", { name: "Overview" }).click();
     await noProblem(page);
+    // What was noted of it stays, and leads back to the others.
+    await page.getByRole("link", { name: "Incidents", exact: true }).click();
+    await page.getByRole("table", { name: "Incidents" }).getByRole("link", { name: "node n2 has no connection to its agent" }).first().click();
+    await page.getByText("canopyctl chart --incident").first().waitFor();
+    await page.getByRole("navigation", { name: "Breadcrumbs" }).getByRole("link", { name: "Incidents" }).click();
+    await page.waitForURL(`${url}/incidents`);
   },
 
   /** Catches a list that needs a reload, and one that is read again for every change. */
@@ -87,6 +94,8 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await row("g1").getByText("Ready").waitFor();
     await put("/api/v1/groups/g2", group("g2"));
     await row("g2").getByText("Pending").waitFor();
+    // What is not reported is not 0.
+    await row("g2").getByText("–", { exact: true }).waitFor();
     await fetch(`${url}/api/v1/groups/g2`, { method: "DELETE" });
     await row("g2").waitFor({ state: "detached" });
     // A page of one group, by its link; its telemetry is missing, and shown to be.
@@ -120,6 +129,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("heading", { name: "s1", level: 1 }).waitFor();
     await page.getByText("canopyctl describe host s1").waitFor();
     await page.getByText("that of node", { exact: false }).waitFor();
+    await page.getByText(/^[\d\u202f]+ bytes$/).waitFor();
     await page.getByRole("table", { name: "Groups" }).getByRole("link", { name: "g1", exact: true }).click();
     await page.waitForURL(`${url}/groups/g1`);
   },
@@ -333,6 +343,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await outside("stop");
     await page.getByText("this browser receives no changes: what it shows is of before").waitFor();
     check(await page.getByText("complete and of now").isHidden(), "a controller that is away is trusted");
+    await page.getByText(/^What is shown below was read \d+ s ago\.$/).first().waitFor();
     await outside(`start ${new URL(url).port}`);
     // Sessions end with the controller.
     await page.getByRole("heading", { name: "Sign in" }).waitFor();

@@ -14,6 +14,7 @@ import { Command } from "./ui/Command";
 import { Dialog } from "./ui/Dialog";
 import { ErrorNote } from "./ui/Page";
 import { StateWord } from "./ui/State";
+import { WAITS } from "./ui/words";
 import { SECONDS } from "./write/WithinCommit";
 
 /** Below it, the time left is shown as urgent. */
@@ -56,7 +57,7 @@ function Pending({ commit }: { commit: Commit }) {
   const rest = commit.deadlineUnixNs - now;
   const busy = confirm.isPending || extend.isPending;
   const late = rest <= 0;
-  const why = late ? "Its time has passed: it is being taken back." : rest > (SECONDS - 5) * 1e9 ? `It has ${SECONDS / 60} minutes or more.` : "";
+  const why = busy ? WAITS : late ? "Its time has passed: it is being taken back." : rest > (SECONDS - 5) * 1e9 ? `It has ${SECONDS / 60} minutes or more.` : "";
   return (
     <section className={rest < URGENT ? "strip failed" : "strip pending"} aria-label="Pending commit">
       <StateWord state={rest < URGENT ? "failed" : "pending"}>Commit of {principal(commit.by)}</StateWord>
@@ -123,7 +124,7 @@ function Cancel({ commit, onClose, onEnded }: { commit: Commit; onClose: () => v
       <p><Command line={`canopyctl commit cancel ${commit.id}`} /></p>
       <div className="tools">
         <button type="button" className="danger" disabled={!shown || cancel.isPending} aria-describedby="cancel-why" onClick={() => cancel.mutate()}>Take it back</button>
-        <span id="cancel-why" className="faint">{tried.isPending ? "The controller tries it on a copy." : ""}</span>
+        <span id="cancel-why" className="faint">{tried.isPending ? "The controller tries it on a copy." : cancel.isPending ? WAITS : ""}</span>
         <button type="button" onClick={onClose}>Keep it pending</button>
       </div>
     </Dialog>

@@ -5,6 +5,7 @@ import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { problems } from "./api/queries";
 import { CommitStrip } from "./CommitStrip";
 import { useTenants } from "./api/session";
+import { count, counted } from "./lib/format";
 import { OF_TENANTS, PAGES } from "./pages";
 import { TopBar } from "./TopBar";
 
@@ -12,7 +13,7 @@ const loadSearch = () => import("./Search").then((module) => ({ default: module.
 const Search = lazy(loadSearch);
 
 export function Shell() {
-  const roots = useQuery(problems).data?.filter((problem) => problem.root).length ?? 0;
+  const roots = useQuery(problems).data?.filter((problem) => problem.root && !problem.silence).length ?? 0;
   const tenants = useTenants();
   const main = useRef<HTMLElement>(null);
   const path = useRouterState({ select: (state) => state.location.pathname });
@@ -55,8 +56,8 @@ export function Shell() {
               <Link to={to} activeOptions={{ exact: to === "/" }}>
                 {name}
                 {to === "/" && roots > 0 && (
-                  <span className="badge" aria-label={`${roots} root problems`}>
-                    {roots}
+                  <span className="badge" aria-label={counted(roots, "root problem")}>
+                    {count(roots)}
                   </span>
                 )}
               </Link>

@@ -6,6 +6,7 @@ import { codeIn, hasCookies, type ProviderAnswer } from "./api/session";
 import { goToProvider, provider, resume, signIn, signInByProvider } from "./api/signIn";
 import { Command } from "./ui/Command";
 import { ErrorNote, Page } from "./ui/Page";
+import { WAITS } from "./ui/words";
 
 /** The address that `canopyctl` has by default. */
 const DEFAULT_HOST = "127.0.0.1:8640";
@@ -79,9 +80,10 @@ function Provider() {
     <>
       <ErrorNote error={leave.error} />
       <p>
-        <button type="button" className="primary" disabled={leave.isPending} onClick={() => leave.mutate()}>
+        <button type="button" className="primary" disabled={leave.isPending} aria-describedby="provider-why" onClick={() => leave.mutate()}>
           Sign in with {new URL(name).host}
-        </button>
+        </button>{" "}
+        <span id="provider-why" className="faint">{leave.isPending && WAITS}</span>
       </p>
     </>
   );

@@ -5,6 +5,7 @@ import { StrictMode, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { ApiError } from "./api/client";
 import { LiveStream } from "./api/live";
+import { RETRY } from "./api/retry";
 import { onSession, takeCode, takeProviderAnswer, useSignedInAs } from "./api/session";
 import { setOwnCommit } from "./api/tab";
 import { shareSession } from "./api/tabs";
@@ -29,7 +30,7 @@ const queries: QueryClient = new QueryClient({
     },
   }),
   defaultOptions: {
-    queries: { staleTime: Infinity, retry: (failures, error) => failures < 1 && !(error instanceof ApiError && error.status === 401), refetchOnWindowFocus: false, networkMode: "always" },
+    queries: { staleTime: Infinity, ...RETRY, refetchOnWindowFocus: false, networkMode: "always" },
     mutations: { networkMode: "always" },
   },
 });

@@ -16,11 +16,14 @@ api.use({
 export class ApiError extends Error {
   readonly document: ErrorDocument | undefined;
   readonly status: number;
+  /** Time after which the controller wants to be asked again, ms. */
+  readonly retryAfter: number | undefined;
 
-  constructor(status: number, document: ErrorDocument | undefined) {
+  constructor(status: number, document: ErrorDocument | undefined, retryAfter?: number) {
     super(document?.detail ?? (status ? `The controller answered ${status}.` : "The controller cannot be reached."));
     this.status = status;
     this.document = document;
+    this.retryAfter = retryAfter;
   }
 }
 
@@ -38,8 +41,14 @@ export async function data<T>(request: Promise<Result<T>>): Promise<T> {
   } catch {
     throw new ApiError(0, undefined);
   }
-  if (!result.response.ok) throw new ApiError(result.response.status, asDocument(result.error));
+  if (!result.response.ok) throw new ApiError(result.response.status, asDocument(result.error), retryAfter(result.response));
   return result.data as T;
+}
+
+/** The controller names whole seconds. */
+function retryAfter({ headers }: Response): number | undefined {
+  const seconds = Number(headers.get("Retry-After") ?? Number.NaN);
+  return seconds > 0 ? seconds * 1000 : undefined;
 }
 
 function asDocument(error: unknown): ErrorDocument | undefined {

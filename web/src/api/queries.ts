@@ -4,6 +4,7 @@ import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, ApiError, data } from "./client";
 import type { GroupPage } from "./changes";
 import { EVENTS_KEPT } from "./changes";
+import { isRefused } from "./retry";
 import { isOfDomain } from "./session";
 import { ownCommit, setOwnCommit } from "./tab";
 import { controllerNow, note } from "../lib/clock";
@@ -20,6 +21,8 @@ export interface AuditPage {
 /** How often something without a stream is read while a page shows it. */
 const REREAD = 2000;
 export const PAGE = 500;
+/** Up to so many hosts are read again. */
+const HOSTS_REREAD = 2000;
 
 export const status = queryOptions({
   queryKey: ["status"],
@@ -68,6 +71,7 @@ export const hostsNotUp = queryOptions({
   queryKey: ["hostsNotUp"],
   queryFn: () => data(api.GET("/api/v1/hosts", { params: { query: { limit: PAGE, fieldSelector: "port!=Up" } } })),
   staleTime: REREAD,
+  refetchInterval: 10_000,
 });
 
 /** Names of the first hosts: all of a small fabric. */
@@ -168,15 +172,17 @@ export const hosts = infiniteQueryOptions({
   initialPageParam: undefined as string | undefined,
   queryFn: ({ pageParam }) => data(api.GET("/api/v1/hosts", { params: { query: { limit: PAGE, ...(pageParam && { continue: pageParam }) } } })),
   getNextPageParam: (last) => last.metadata.continue ?? undefined,
-  // Without a stream: read when its page is opened.
   staleTime: REREAD,
+  // In a large fabric they are read page by page, and those whose port is not up again.
+  refetchInterval: (query) => ((query.state.data?.pages.length ?? 0) * PAGE > HOSTS_REREAD ? false : REREAD),
 });
 
 export const host = (name: string) =>
   queryOptions({
     queryKey: ["host", name],
     queryFn: () => data(api.GET("/api/v1/hosts/{host}", { params: { path: { host: name } } })),
-    refetchInterval: REREAD,
+    // One that is not there is not asked for again and again.
+    refetchInterval: ({ state }) => (state.data === undefined && isRefused(state.error) ? false : REREAD),
   });
 
 export const links = queryOptions({

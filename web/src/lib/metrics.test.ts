@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
-import { own, within } from "./metrics";
+import { inWords, own, within } from "./metrics";
 
 const TEXT = `# HELP canopy_controller_term Term that this controller took at its start.
 # TYPE canopy_controller_term gauge
@@ -26,4 +26,11 @@ it("has a bound for a share of the changes", () => {
   const { times } = own(TEXT);
   expect([within(times, 0.5), within(times, 0.98), within(times, 0.99), within(times, 1)]).toEqual([0.01, 0.01, 2.5, Infinity]);
   expect([within([], 0.5), within([[1, 0], [Infinity, 0]], 0.5)]).toEqual([null, null]);
+});
+
+// Catches "within more than a minute".
+it("writes how long a share took", () => {
+  expect(inWords("half", 0.01)).toBe("half within 10 ms");
+  expect(inWords("half", Infinity)).toBe("half in more than a minute");
+  expect(inWords("half", null)).toBe("half –");
 });

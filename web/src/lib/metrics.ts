@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the controller exports about itself, from the text of its metrics (Prometheus text format 0.0.4).
+import { span } from "./format";
 
 /** Buckets of a histogram: upper bound in seconds, and how many values are at most that. */
 export type Buckets = readonly (readonly [bound: number, values: number])[];
@@ -26,6 +27,11 @@ export function own(text: string): Own {
     if (bound) times.push([bound === "+Inf" ? Infinity : Number(bound), Number(value)]);
   }
   return { values, times };
+}
+
+/** [`within`] in words: "half within 10 ms", "half in more than a minute". */
+export function inWords(share: string, seconds: number | null): string {
+  return seconds === null ? `${share} –` : seconds === Infinity ? `${share} in more than a minute` : `${share} within ${span(seconds * 1e9)}`;
 }
 
 /** The smallest bound that a share of the values does not exceed, seconds; `null` without a value. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One change set: how far it is, what it wrote, what was refused, and the way back.
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { getRouteApi, Link } from "@tanstack/react-router";
+import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data } from "../api/client";
 import * as queries from "../api/queries";
@@ -9,11 +9,14 @@ import { useReadOnly } from "../api/session";
 import type { ChangeSet } from "../api/types";
 import { notUndone, ofChangeSet, progress, refusal, undoing } from "../lib/changeSet";
 import { object, principal } from "../lib/commit";
+import { count, counted } from "../lib/format";
 import { Instant } from "../ui/Age";
 import { Command } from "../ui/Command";
+import { Crumbs } from "../ui/Crumbs";
 import { Dialog } from "../ui/Dialog";
 import { ErrorNote, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
+import { WAITS } from "../ui/words";
 import { Writes } from "./audit/Writes";
 
 const route = getRouteApi("/change-sets/$set");
@@ -23,9 +26,7 @@ export function ChangeSetPage() {
   const query = useQuery(queries.changeSet(id));
   return (
     <>
-      <nav className="crumbs" aria-label="Breadcrumbs">
-        <Link to="/change-sets">Change sets</Link>
-      </nav>
+      <Crumbs to="/change-sets" />
       <Loaded query={query} title={id}>{(set) => <One set={set} />}</Loaded>
     </>
   );
@@ -49,7 +50,7 @@ function One({ set }: { set: ChangeSet }) {
             <dt>Taken back by</dt>
             <dd>
               {principal(set.undoneBy)}
-              {set.undoneUnixNs && <>, <Instant at={set.undoneUnixNs} /></>}: {set.putBack} of {set.created + set.updated} put back
+              {set.undoneUnixNs && <>, <Instant at={set.undoneUnixNs} /></>}: {count(set.putBack)} of {counted(set.created + set.updated, "resource")} put back
             </dd>
           </>
         )}
@@ -102,7 +103,8 @@ function Undo({ set, onClose }: { set: ChangeSet; onClose: () => void }) {
       <ErrorNote error={undo.error} />
       <p><Command line={`canopyctl change-set undo ${set.id}`} /></p>
       <div className="tools">
-        <button type="button" className="danger" disabled={undo.isPending} onClick={() => undo.mutate()}>Take it back</button>
+        <button type="button" className="danger" disabled={undo.isPending} aria-describedby="take-back-why" onClick={() => undo.mutate()}>Take it back</button>
+        <span id="take-back-why" className="faint">{undo.isPending && WAITS}</span>
         <button type="button" onClick={onClose}>Cancel</button>
       </div>
     </Dialog>

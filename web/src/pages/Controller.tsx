@@ -7,7 +7,7 @@ import type { DomainStatus, StoreStatus } from "../api/types";
 import { useLive } from "../api/useLive";
 import { clockDifference } from "../lib/clock";
 import { age, bytes, count, counted, span } from "../lib/format";
-import { within, type Own } from "../lib/metrics";
+import { inWords, within, type Own } from "../lib/metrics";
 import { commitTimes, unsaved } from "../lib/store";
 import { syncWord } from "../lib/node";
 import { byName } from "../lib/order";
@@ -110,14 +110,10 @@ function Checks({ lines }: { lines: readonly string[] }) {
 function Completeness({ own: { values, times }, leftOut }: { own: Own; leftOut: number }) {
   const value = (name: string) => values.get(name) ?? 0;
   const changes = times.at(-1)?.[1] ?? 0;
-  const bound = (share: number) => {
-    const seconds = within(times, share);
-    return seconds === null ? "–" : seconds === Infinity ? "more than a minute" : span(seconds * 1e9);
-  };
   return (
     <dl className="facts">
       <dt>Changes in the kernels of all nodes</dt>
-      <dd>{changes === 0 ? "none since the start" : `${counted(changes, "change")}: half within ${bound(0.5)}, 99\u00a0% within ${bound(0.99)}`}</dd>
+      <dd>{changes === 0 ? "none since the start" : `${counted(changes, "change")}: ${inWords("half", within(times, 0.5))}, ${inWords("99\u00a0%", within(times, 0.99))}`}</dd>
       <dt>Not confirmed yet</dt>
       <dd className="num">{count(value("canopy_intent_unconfirmed_changes"))}</dd>
       <dt>Chart data</dt>

@@ -3,9 +3,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
+import { EVENTS_KEPT } from "../api/changes";
 import * as queries from "../api/queries";
 import type { Event } from "../api/types";
-import { count } from "../lib/format";
+import { count, counted } from "../lib/format";
 import { Instant } from "../ui/Age";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { Table, type Column } from "../ui/Table";
@@ -73,7 +74,7 @@ export function Events() {
             ),
         )}
         <span className="faint" role="status">
-          {count(rows.length)} of {count(query.data?.length ?? 0)} events, the newest first; the controller keeps the last 4096 in memory
+          {query.data && `${count(rows.length)} of ${counted(query.data.length, "event")}, `} the newest first; the controller keeps the last {count(EVENTS_KEPT)} in memory
         </span>
       </div>
       <Loaded query={query}>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One group: where its data is, who is behind, and what it was given.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { getRouteApi, Link } from "@tanstack/react-router";
+import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useRef, useState } from "react";
 import * as queries from "../api/queries";
 import type { Group, Problem } from "../api/types";
@@ -10,6 +10,7 @@ import { psn } from "../lib/psn";
 import { ofCondition, ofPhase } from "../lib/state";
 import { Age } from "../ui/Age";
 import { Command, Mono } from "../ui/Command";
+import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
@@ -38,9 +39,7 @@ export function GroupPage() {
   const query = useQuery(queries.group(name));
   return (
     <>
-      <nav className="crumbs" aria-label="Breadcrumbs">
-        <Link to="/groups">Groups</Link>
-      </nav>
+      <Crumbs to="/groups" />
       <Loaded query={query} title={name}>{(group) => <Detail group={group} />}</Loaded>
     </>
   );

@@ -9,7 +9,7 @@ import { count, counted } from "../lib/format";
 import { byName } from "../lib/order";
 import { ofPhase, PHASE_ORDER } from "../lib/state";
 import { Age } from "../ui/Age";
-import { Empty, ErrorNote, Page } from "../ui/Page";
+import { Empty, ReadFailed, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
 import { GroupDialog } from "./groups/GroupDialog";
@@ -39,12 +39,12 @@ const COLUMNS: readonly Column<Group>[] = [
   { name: "Source", width: "minmax(5rem, .8fr)", wide: true, cell: (g) => g.status.source ?? <span className="faint">none</span>, sort: (g) => g.status.source ?? "" },
   {
     name: "Delivery",
-    width: "minmax(11rem, 1fr)",
+    width: "minmax(9.5rem, .8fr)",
     wide: true,
     cell: (g) => (g.status.delivery ? <>{g.status.delivery.state} for <Age since={g.status.delivery.sinceUnixNs} /></> : <span className="faint">not reported</span>),
     sort: (g) => g.status.delivery?.state ?? "",
   },
-  { name: "Outstanding", width: "5.8rem", right: true, wide: true, cell: (g) => count(g.status.delivery?.outstandingPackets ?? 0), sort: (g) => g.status.delivery?.outstandingPackets ?? 0 },
+  { name: "Packets outstanding", width: "8.6rem", right: true, wide: true, cell: (g) => (g.status.delivery ? count(g.status.delivery.outstandingPackets) : "–"), sort: (g) => g.status.delivery?.outstandingPackets ?? 0 },
   { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (g) => <span title={g.status.reason}>{g.status.reason}</span> },
 ];
 
@@ -77,7 +77,7 @@ export function Groups() {
   return (
     <Page title="Groups" tab="Groups" aside={<button type="button" onClick={() => setCreating(true)}>Create…</button>}>
       {creating && <GroupDialog onClose={() => setCreating(false)} />}
-      {query.error && <ErrorNote error={query.error} />}
+      <ReadFailed query={query} />
       <div className="tools">
         <input
           type="search"
@@ -100,8 +100,8 @@ export function Groups() {
           ))}
         </select>
         <span className="faint" role="status">
-          {filtered ? `${count(rows.length)} shown, ` : ""}
-          {total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "group")}` : counted(loaded.length, "group")}
+          {filtered && query.data ? `${count(rows.length)} shown, ` : ""}
+          {!query.data ? "" : total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "group")}` : counted(loaded.length, "group")}
           {hasNextPage ? " read; filters and sorting are of these." : ""}
         </span>
         {filtered && hasNextPage && (

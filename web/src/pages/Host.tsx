@@ -4,9 +4,10 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import * as queries from "../api/queries";
 import type { Host, HostAgent } from "../api/types";
-import { count } from "../lib/format";
+import { count, counted } from "../lib/format";
 import { ofPort } from "../lib/state";
 import { Command, Mono } from "../ui/Command";
+import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
@@ -19,9 +20,7 @@ export function HostPage() {
   const query = useQuery(queries.host(name));
   return (
     <>
-      <nav className="crumbs" aria-label="Breadcrumbs">
-        <Link to="/hosts">Hosts</Link>
-      </nav>
+      <Crumbs to="/hosts" />
       <Loaded query={query} title={name}>
         {(host) => <Detail host={host} />}
       </Loaded>
@@ -62,7 +61,7 @@ function Detail({ host }: { host: Host }) {
         <dt>Prefix</dt>
         <dd><Mono>{spec.prefix}</Mono></dd>
         <dt>MTU</dt>
-        <dd className="num">{spec.mtu}</dd>
+        <dd className="num">{counted(spec.mtu, "byte")}</dd>
         <dt>The same by command</dt>
         <dd><Command line={`canopyctl describe host ${metadata.name}`} /></dd>
         <dt>Why something fails</dt>

@@ -6,10 +6,11 @@ import { useCallback, useEffect, useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Host, HostAgent } from "../api/types";
 import { count, counted } from "../lib/format";
-import { byName, wordsOf } from "../lib/order";
+import { isAway, needs, needsOfMany } from "../lib/host";
+import { byName } from "../lib/order";
 import { ofPort, PORT_ORDER } from "../lib/state";
 import { Mono } from "../ui/Command";
-import { ErrorNote, Page } from "../ui/Page";
+import { ReadFailed, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
 import { Undeclared } from "./topology/Undeclared";
@@ -24,8 +25,7 @@ function AgentWord({ of }: { of: HostAgent }) {
 }
 
 /** Those whose port needs someone first, then those that applications cannot use to join. */
-const order = (a: Host, b: Host): number => PORT_ORDER.indexOf(a.status.port) - PORT_ORDER.indexOf(b.status.port) || isAway(b) - isAway(a) || byName(a.metadata.name, b.metadata.name);
-const isAway = (h: Host): number => Number(h.status.agent === "NotConnected");
+const order = (a: Host, b: Host): number => PORT_ORDER.indexOf(a.status.port) - PORT_ORDER.indexOf(b.status.port) || Number(isAway(b)) - Number(isAway(a)) || byName(a.metadata.name, b.metadata.name);
 
 const COLUMNS: readonly Column<Host>[] = [
   { name: "Name", width: "minmax(6rem, 1fr)", cell: (h) => <Link to="/hosts/$host" params={{ host: h.metadata.name }}>{h.metadata.name}</Link>, sort: (h) => h.metadata.name },
@@ -38,13 +38,6 @@ const COLUMNS: readonly Column<Host>[] = [
   { name: "Address", width: "minmax(8rem, 1fr)", wide: true, cell: (h) => <Mono>{h.spec.address}</Mono> },
   { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (h) => <span title={h.status.reason}>{h.status.reason}</span> },
 ];
-
-/** Those whose port or agent needs someone: "port down: h4; agent not connected: h1, h3". */
-function needs(all: readonly Host[]): string {
-  const ports = PORT_ORDER.filter((port) => port !== "Up").flatMap((port) => all.filter((h) => h.status.port === port).map((h) => [`port ${port.toLowerCase()}`, h.metadata.name] as const));
-  const away = all.filter(isAway).map((h) => ["agent not connected", h.metadata.name] as const);
-  return wordsOf([...ports, ...away]);
-}
 
 export function Hosts() {
   const query = useInfiniteQuery(queries.hosts);
@@ -63,16 +56,16 @@ export function Hosts() {
   const found = useQuery({ ...queries.hostsNotUp, enabled: total !== undefined && total > WHOLE }).data;
   const needing = useMemo(() => {
     if (!hasNextPage) return needs(loaded);
-    return found && `${found.metadata.continue ? `of the first ${count(found.items.length)} that are not up, ` : ""}${needs(found.items) || "every port is up"}`;
+    return found && needsOfMany(found.items, Boolean(found.metadata.continue), loaded);
   }, [hasNextPage, loaded, found]);
   return (
     <Page title="Hosts" tab="Hosts">
-      {query.error && <ErrorNote error={query.error} />}
+      <ReadFailed query={query} />
       <div className="tools">
         <input type="search" aria-label="Filter by name, node or state" placeholder="name, node or state" value={text} onChange={(event) => setText(event.target.value)} />
         <span className="faint" role="status">
-          {text ? `${count(rows.length)} shown, ` : ""}
-          {total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "host")}` : counted(loaded.length, "host")}
+          {text && query.data ? `${count(rows.length)} shown, ` : ""}
+          {!query.data ? "" : total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "host")}` : counted(loaded.length, "host")}
           {hasNextPage ? " read, filters and sorting are of these" : ""}
           {needing && `; ${needing}`}
         </span>

@@ -5,12 +5,14 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import * as queries from "../api/queries";
 import type { Incident, IncidentProblem } from "../api/types";
+import { counted } from "../lib/format";
 import { chartObject, charted, lasted, objectOf, sentenceOf, title, type Charted } from "../lib/incident";
 import { object } from "../lib/problem";
 import { ofSeverityName } from "../lib/state";
 import { Instant } from "../ui/Age";
 import { Chart } from "../ui/Chart";
 import { Command } from "../ui/Command";
+import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ObjectLink } from "../ui/ObjectLink";
 import { StateWord } from "../ui/State";
@@ -23,9 +25,12 @@ export function IncidentPage() {
   const { incident } = route.useParams();
   const query = useQuery(queries.incident(incident));
   return (
-    <Loaded query={query} title="Incident">
-      {(found) => <Detail found={found} />}
-    </Loaded>
+    <>
+      <Crumbs to="/incidents" />
+      <Loaded query={query} title="Incident">
+        {(found) => <Detail found={found} />}
+      </Loaded>
+    </>
   );
 }
 
@@ -43,7 +48,7 @@ function Detail({ found }: { found: Incident }) {
         <dt>Opened</dt>
         <dd>
           <Instant at={incident.openedUnixNs} />
-          {incident.reopened > 0 && `, and again ${incident.reopened} times`}
+          {incident.reopened > 0 && `, and again ${counted(incident.reopened, "time")}`}
         </dd>
         <dt>Closed</dt>
         <dd>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One direction of a link: its queue against the thresholds, loss, RTT.
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, Link as To } from "@tanstack/react-router";
+import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState, type ReactNode } from "react";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
@@ -9,6 +9,7 @@ import { bytes, count, counted, permille, rate, span } from "../lib/format";
 import { byObject, reporting, stateOf } from "../lib/link";
 import { ReportedAgo } from "../ui/Age";
 import { Command } from "../ui/Command";
+import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
@@ -26,9 +27,7 @@ export function LinkPage() {
   const query = useQuery(queries.link(name));
   return (
     <>
-      <nav className="crumbs" aria-label="Breadcrumbs">
-        <To to="/links">Links</To>
-      </nav>
+      <Crumbs to="/links" />
       <Loaded query={query} title={name}>
         {(link) => (link ? <Detail link={link} /> : <Page title={name} tab={name}><p>No link leaves a port of this name.</p></Page>)}
       </Loaded>
@@ -57,8 +56,8 @@ function Detail({ link }: { link: Link }) {
       aside={
         <>
           <StateWord state={state}>{word}</StateWord>
-          <button type="button" disabled={!betweenNodes} onClick={() => setDraining(true)}>Drain…</button>
-          {nodes && !betweenNodes && <span className="faint">A link to a host cannot be drained: the host has no other.</span>}
+          <button type="button" disabled={!betweenNodes} aria-describedby="drain-why" onClick={() => setDraining(true)}>Drain…</button>
+          <span id="drain-why" className="faint">{!nodes ? "The nodes are not read yet." : !betweenNodes && "A link to a host cannot be drained: the host has no other."}</span>
           {betweenNodes && <SilenceButton kind="link" name={spec.link} />}
         </>
       }

@@ -10,7 +10,7 @@ import { byObject, reporting, stateOf } from "../lib/link";
 import { byName } from "../lib/order";
 import { WORST_FIRST, type State } from "../lib/state";
 import { ReportedAgo } from "../ui/Age";
-import { Loaded, Page } from "../ui/Page";
+import { ErrorNote, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
 import { Undeclared } from "./topology/Undeclared";
@@ -28,11 +28,11 @@ const COLUMNS: readonly Column<Row>[] = [
   { name: "Port", width: "minmax(6rem, 1fr)", cell: ({ link }) => <Name link={link} />, sort: (r) => r.link.metadata.name },
   { name: "To", width: "minmax(7rem, 1.1fr)", wide: true, cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
   { name: "State", width: "minmax(9rem, 1.3fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => WORST_FIRST.indexOf(r.state) },
-  { name: "Loss", width: "4rem", right: true, cell: (r) => (r.link.status.loss ? (loss(r) ? permille(loss(r)) : "0") : "–"), sort: loss },
+  { name: "Loss", width: "4rem", right: true, cell: (r) => (r.link.status.loss ? permille(loss(r)) : "–"), sort: loss },
   { name: "Queue", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(queue(r)) : "–"), sort: queue },
   { name: "Peak", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(r.link.status.congestion.peakQueueBytes) : "–"), sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
   { name: "K_max", width: "4.2rem", right: true, wide: true, cell: (r) => (r.link.status.thresholds ? bytes(r.link.status.thresholds.kMaxBytes) : "–"), sort: (r) => r.link.status.thresholds?.kMaxBytes ?? 0 },
-  { name: "Marked", width: "4rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? count(r.link.status.congestion.marked) : "–"), sort: (r) => r.link.status.congestion?.marked ?? 0 },
+  { name: "CE marks", width: "4.6rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? count(r.link.status.congestion.marked) : "–"), sort: (r) => r.link.status.congestion?.marked ?? 0 },
   { name: "RTT_est", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.rtt.estimateNs ? span(r.link.status.rtt.estimateNs) : "–"), sort: (r) => r.link.status.rtt.estimateNs ?? 0 },
   { name: "Rate", width: "5.2rem", right: true, wide: true, cell: (r) => rate(r.link.spec.rateBps), sort: (r) => r.link.spec.rateBps },
   { name: "Reported", width: "5.2rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? <ReportedAgo ns={r.link.status.congestion.reportedAgoNs} /> : <span className="faint">never</span>) },
@@ -48,20 +48,22 @@ function Name({ link }: { link: Link }) {
 
 export function Links() {
   const query = useQuery(queries.links);
-  const problems = useQuery(queries.problems).data;
-  const nodes = useQuery(queries.nodes).data;
+  const [open, reports] = [useQuery(queries.problems), useQuery(queries.nodes)];
+  const [problems, nodes] = [open.data, reports.data];
   const [text, setText] = useState("");
   const rows = useMemo(() => {
-    const [open, known] = [byObject(problems ?? []), reporting(nodes)];
+    const [found, known] = [byObject(problems ?? []), reporting(nodes)];
     return (query.data ?? [])
       .map((link) => {
-        const [state, word] = stateOf(link, open, known);
+        const [state, word] = stateOf(link, found, known);
         return { link, state, word };
       })
       .filter((row) => `${row.link.metadata.name}\n${row.link.spec.to}\n${row.word}`.includes(text));
   }, [query.data, problems, nodes, text]);
   return (
     <Page title="Links" tab="Links">
+      {/* Without them a link seems to be in service. */}
+      <ErrorNote error={open.error ?? reports.error} />
       <Loaded query={query}>
         {(all) =>
           all.length === 0 ? (

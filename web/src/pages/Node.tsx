@@ -10,6 +10,7 @@ import { syncWord } from "../lib/node";
 import { ofCondition } from "../lib/state";
 import { Instant } from "../ui/Age";
 import { Command, Mono } from "../ui/Command";
+import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
@@ -26,9 +27,7 @@ export function NodePage() {
   const query = useQuery(queries.nodes);
   return (
     <>
-      <nav className="crumbs" aria-label="Breadcrumbs">
-        <Link to="/nodes">Nodes</Link>
-      </nav>
+      <Crumbs to="/nodes" />
       <Loaded query={query} title={name}>
         {(list) => {
           const node = list.find((n) => n.metadata.name === name);
@@ -45,7 +44,8 @@ function Detail({ node }: { node: Node }) {
   const [draining, setDraining] = useState(false);
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const telemetry = useQuery(queries.nodeTelemetry(metadata.name)).data;
+  const read = useQuery(queries.nodeTelemetry(metadata.name));
+  const telemetry = read.data;
   return (
     <Page
       title={metadata.name}
@@ -96,7 +96,7 @@ function Detail({ node }: { node: Node }) {
             <dt>Agent, kernel</dt>
             <dd>{status.agentVersion || "–"}, {status.kernel || "–"}</dd>
             <dt>Last sample</dt>
-            <dd>{telemetry?.timeUnixNs ? <Instant at={telemetry.timeUnixNs} /> : "none"}</dd>
+            <dd>{telemetry?.timeUnixNs ? <Instant at={telemetry.timeUnixNs} /> : telemetry ? "none" : "–"}</dd>
             <dt>The same by command</dt>
             <dd><Command line={`canopyctl describe node ${metadata.name}`} /></dd>
           </dl>
@@ -107,7 +107,7 @@ function Detail({ node }: { node: Node }) {
         <table className="plain">
           <thead>
             <tr>
-              <th>Port</th><th>To</th><th className="right">Rate</th><th className="right wide">MTU</th><th className="right wide">K_min</th><th className="right">K_max</th><th className="right">RTT_est</th>
+              <th>Port</th><th>To</th><th className="right">Rate</th><th className="right wide">MTU, bytes</th><th className="right wide">K_min</th><th className="right">K_max</th><th className="right">RTT_est</th>
             </tr>
           </thead>
           <tbody>
@@ -116,7 +116,7 @@ function Detail({ node }: { node: Node }) {
                 <td><Link to="/links/$node/$port" params={{ node: metadata.name, port: port.name }}>{port.name}</Link></td>
                 <td>{port.peer}</td>
                 <td className="right num">{port.thresholds ? rate(port.thresholds.portRateBps) : "–"}</td>
-                <td className="right num wide">{port.mtu}</td>
+                <td className="right num wide">{count(port.mtu)}</td>
                 <td className="right num wide">{port.thresholds ? bytes(port.thresholds.kMinBytes) : "–"}</td>
                 <td className="right num">{port.thresholds ? bytes(port.thresholds.kMaxBytes) : "–"}</td>
                 <td className="right num">{port.thresholds ? span(port.thresholds.rttNs) : "–"}</td>
@@ -129,18 +129,22 @@ function Detail({ node }: { node: Node }) {
         {(time) => <Charts object={`node/${metadata.name}`} time={time} plans={CHARTS} />}
       </OverTime>
       <h2>Drops that belong to no group</h2>
-      {telemetry?.drops.length ? (
-        <table className="plain">
-          <thead><tr><th>Reason</th><th>Port</th><th className="right">Packets</th></tr></thead>
-          <tbody>
-            {telemetry.drops.map((drop) => (
-              <tr key={`${drop.reason} ${drop.port ?? ""}`}><td><code>{drop.name}</code></td><td>{drop.port ?? "–"}</td><td className="right num">{count(drop.packets)}</td></tr>
-            ))}
-          </tbody>
-        </table>
-      ) : (
-        <p className="faint">{telemetry?.timeUnixNs ? "None." : "The node has sent no sample."}</p>
-      )}
+      <Loaded query={read}>
+        {({ drops, timeUnixNs }) =>
+          drops.length ? (
+            <table className="plain">
+              <thead><tr><th>Reason</th><th>Port</th><th className="right">Packets</th></tr></thead>
+              <tbody>
+                {drops.map((drop) => (
+                  <tr key={`${drop.reason} ${drop.port ?? ""}`}><td><code>{drop.name}</code></td><td>{drop.port ?? "–"}</td><td className="right num">{count(drop.packets)}</td></tr>
+                ))}
+              </tbody>
+            </table>
+          ) : (
+            <p className="faint">{timeUnixNs ? "None." : "The node has sent no sample."}</p>
+          )
+        }
+      </Loaded>
     </Page>
   );
 }

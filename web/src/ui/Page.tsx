@@ -2,6 +2,8 @@
 import { useEffect, type ReactNode } from "react";
 import type { UseQueryResult } from "@tanstack/react-query";
 import { ApiError } from "../api/client";
+import { clockDifference } from "../lib/clock";
+import { Age } from "./Age";
 import { Command } from "./Command";
 
 /** Heading and browser title of a page. */
@@ -38,6 +40,23 @@ export function ErrorNote({ error, except = [] }: { error: unknown; except?: rea
   );
 }
 
+type Read = Pick<UseQueryResult, "error" | "data" | "dataUpdatedAt">;
+
+/** Why a read failed, and how old what was read before is. */
+export function ReadFailed({ query: { error, data, dataUpdatedAt } }: { query: Read }) {
+  if (!error) return null;
+  return (
+    <>
+      <ErrorNote error={error} />
+      {data !== undefined && (
+        <p className="faint">
+          What is shown below was read <Age since={dataUpdatedAt * 1e6 + clockDifference()} /> ago.
+        </p>
+      )}
+    </>
+  );
+}
+
 interface LoadedProps<T> {
   query: UseQueryResult<T>;
   /** Heading as long as there is nothing, where the content has its own. */
@@ -50,7 +69,7 @@ export function Loaded<T>({ query, title, children }: LoadedProps<T>) {
   return (
     <>
       {title && query.data === undefined && <h1>{title}</h1>}
-      {query.error && <ErrorNote error={query.error} />}
+      <ReadFailed query={query} />
       {query.data === undefined ? (
         !query.error && <p className="faint" role="status">Reading…</p>
       ) : (

@@ -11,7 +11,7 @@ import { ObjectLink } from "./ObjectLink";
 import { Prose } from "./Prose";
 import { Shape } from "./State";
 
-const SEEN = 3;
+export const SEEN = 3;
 
 interface Props {
   problem: Problem;

@@ -190,6 +190,11 @@ function moments({ ctx, bbox, scales, valToPos }: uPlot, instants: readonly Mome
     if (from < free) continue;
     free = from + width + 8 * ratio;
     ctx.textAlign = "left";
+    // Readable over the data.
+    ctx.setLineDash([]);
+    ctx.lineWidth = 3 * ratio;
+    ctx.strokeStyle = colour("--ground");
+    ctx.strokeText(label, from, bbox.top + 11 * ratio);
     ctx.fillStyle = colour(`--${state}`);
     ctx.fillText(label, from, bbox.top + 11 * ratio);
   }

@@ -8,6 +8,7 @@ import type { DryRun } from "../api/types";
 import { Command } from "../ui/Command";
 import { Dialog } from "../ui/Dialog";
 import { ErrorNote } from "../ui/Page";
+import { WAITS } from "../ui/words";
 import { Effects } from "./Effects";
 import { WithinCommit } from "./WithinCommit";
 
@@ -46,7 +47,7 @@ export function CheckedDialog({ title, name, command, action, send, changes, onC
       await onDone?.();
     },
   });
-  const why = readOnly ? readOnly : check.isPending ? "The controller is asked what that does." : check.error ? "The controller refuses it." : isNothing ? "Nothing would change." : "";
+  const why = readOnly ? readOnly : check.isPending ? "The controller is asked what that does." : check.error ? "The controller refuses it." : isNothing ? "Nothing would change." : apply.isPending ? WAITS : "";
   return (
     <Dialog title={title} onClose={onClose}>
       {children}

@@ -2,6 +2,7 @@
 // Fields of a resource, before and after.
 import type { FieldChange } from "../api/types";
 import { written } from "../lib/diff";
+import { counted } from "../lib/format";
 
 const SHOWN = 100;
 
@@ -27,7 +28,7 @@ export function Diff({ changes, none = "Nothing is different." }: { changes: rea
           ))}
         </tbody>
       </table>
-      {changes.length > SHOWN && <p className="faint">and {changes.length - SHOWN} more</p>}
+      {changes.length > SHOWN && <p className="faint">and {counted(changes.length - SHOWN, "field")} more</p>}
     </div>
   );
 }

@@ -2,6 +2,7 @@
 // What the controller answered to a dry run: the fields that change, and what that does.
 import type { DryRun } from "../api/types";
 import { effectSentence } from "../lib/effect";
+import { count } from "../lib/format";
 import { Diff } from "./Diff";
 
 const SHOWN = 20;
@@ -17,7 +18,7 @@ export function Effects({ name, of }: { name: string; of: DryRun }) {
           {effects.slice(0, SHOWN).map((effect) => (
             <li key={`${effect.type} ${effect.object} ${effect.name}`}>{effectSentence(effect)}</li>
           ))}
-          {more > 0 && <li>and {more} more</li>}
+          {more > 0 && <li>and {count(more)} more</li>}
         </ul>
       )}
       {of.outcome === "updated" && <Diff changes={of.changes ?? []} />}

@@ -6,6 +6,7 @@ import { status } from "../api/queries";
 import { setOwnCommit, useOwnCommit } from "../api/tab";
 import { principal } from "../lib/commit";
 import { ErrorNote } from "../ui/Page";
+import { WAITS } from "../ui/words";
 
 /** Time that a commit begun here has, seconds. */
 export const SECONDS = 600;
@@ -40,10 +41,10 @@ export function WithinCommit({ onChange }: { onChange: () => void }) {
       <ErrorNote error={begin.error} />
       <p className="faint">
         Unsure?{" "}
-        <button type="button" className="quiet" disabled={begin.isPending} onClick={() => begin.mutate()}>
+        <button type="button" className="quiet" disabled={begin.isPending} aria-describedby="begin-why" onClick={() => begin.mutate()}>
           Begin a commit
         </button>{" "}
-        first: what you do then is taken back after {SECONDS / 60} minutes unless you confirm it.
+        first: what you do then is taken back after {SECONDS / 60} minutes unless you confirm it. <span id="begin-why">{begin.isPending && WAITS}</span>
       </p>
     </>
   );

@@ -9,6 +9,7 @@ import type { Wrong } from "../lib/form";
 import { Command } from "../ui/Command";
 import { Dialog } from "../ui/Dialog";
 import { ErrorNote } from "../ui/Page";
+import { WAITS } from "../ui/words";
 import { Effects } from "./Effects";
 import { FormErrors } from "./Field";
 import { WithinCommit } from "./WithinCommit";
@@ -101,7 +102,7 @@ export function WriteDialog({ title, name, command, action, danger, content, fie
               Check
             </button>
           )}
-          <span id="write-why" className="faint">{why}</span>
+          <span id="write-why" className="faint">{why || ((check.isPending || apply.isPending) && WAITS)}</span>
           <button type="button" onClick={onClose}>
             Cancel
           </button>

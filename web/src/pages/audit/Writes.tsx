@@ -8,7 +8,7 @@ import { object, principal } from "../../lib/commit";
 import { count, counted } from "../../lib/format";
 import type { AuditSearch } from "../../lib/undo";
 import { Instant } from "../../ui/Age";
-import { Empty, ErrorNote } from "../../ui/Page";
+import { Empty, ReadFailed } from "../../ui/Page";
 import { Table, type Column } from "../../ui/Table";
 import { Entry } from "./Entry";
 
@@ -52,22 +52,31 @@ export function Writes({ search, none }: { search: AuditSearch; none: string }) 
   return (
     <>
       <p className="faint" role="status">
-        {hosts ? counted(rows.length, "entry", "entries") : counted(rows.length, "write")}, the newest first{hasNextPage ? "; more follow" : ""}
+        {query.data && `${hosts ? counted(rows.length, "entry", "entries") : counted(rows.length, "write")}, the newest first${hasNextPage ? "; more follow" : ""}`}
       </p>
-      {query.error && <ErrorNote error={query.error} />}
+      <ReadFailed query={query} />
       {rows.length > 0 ? (
         <Table label="Audit" columns={columns} rows={rows} rowKey={(e) => String(e.sequence)} wraps={hosts} onEnd={search.request ? undefined : more} />
       ) : query.data && hasNextPage && !search.request ? (
         // A page ends after 10,000 entries that were searched, also without one that is wanted.
-        <button type="button" disabled={isFetching} onClick={more}>Search earlier writes</button>
+        <Earlier busy={isFetching} onClick={more} />
       ) : query.data ? (
         <Empty>{none}</Empty>
       ) : (
         !query.error && <p className="faint" role="status">Reading…</p>
       )}
       {/* What one request wrote is near: the whole audit is searched for more of it only where that is wanted. */}
-      {search.request && hasNextPage && <p><button type="button" disabled={isFetching} onClick={more}>Search earlier writes</button></p>}
+      {search.request && hasNextPage && <Earlier busy={isFetching} onClick={more} />}
       {open && <Entry entry={open} onClose={() => setOpen(null)} />}
     </>
+  );
+}
+
+function Earlier({ busy, onClick }: { busy: boolean; onClick: () => void }) {
+  return (
+    <div className="tools">
+      <button type="button" disabled={busy} aria-describedby="earlier-why" onClick={onClick}>Search earlier writes</button>
+      <span id="earlier-why" className="faint">{busy && "Searching…"}</span>
+    </div>
   );
 }

@@ -70,7 +70,7 @@ export function Port({ port: { link, rank, problem }, find }: Props) {
         </div>
         <div className={flows.error ? "stale-block" : undefined}>
           <ErrorNote error={flows.error} />
-          <Sources found={found} name={name} />
+          {flows.data ? <Sources found={found} name={name} /> : !flows.error && <p className="faint" role="status">Reading…</p>}
           <Command line={`canopyctl get flows ${name}`} />
         </div>
       </div>}

@@ -59,9 +59,9 @@ export function Race({ group, line, onPath }: Props) {
         <div role="row">
           <div role="columnheader">Receiver</div>
           <div role="columnheader">Share acknowledged</div>
-          <div role="columnheader" className="right">Behind</div>
+          <div role="columnheader" className="right">Packets behind</div>
           <div role="columnheader" className="right wide">AckPSN</div>
-          <div role="columnheader" className="right wide">Copies</div>
+          <div role="columnheader" className="right wide">Rate of copies</div>
         </div>
         {receivers.slice(0, LANES).map((receiver, at) => (
           <div role="row" key={receiver.address} data-lane={at}>

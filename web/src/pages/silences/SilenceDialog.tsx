@@ -10,6 +10,7 @@ import { endsAt, silenceCommand, silenceName, silenceSpec, TIMES, type Silenced 
 import { Command } from "../../ui/Command";
 import { Dialog } from "../../ui/Dialog";
 import { ErrorNote } from "../../ui/Page";
+import { WAITS } from "../../ui/words";
 import { FormErrors, SelectField, TextField } from "../../write/Field";
 
 const NOTE_CHARACTERS = 1024;
@@ -78,7 +79,7 @@ export function SilenceDialog({ of, onClose }: { of: Silenced; onClose: () => vo
           <button type="submit" className="primary" disabled={Boolean(why || readOnly) || apply.isPending} aria-describedby="silence-why">
             {isProblem ? "Acknowledge" : "Silence it"}
           </button>
-          <span id="silence-why" className="faint">{readOnly || (why && "The note is not complete.")}</span>
+          <span id="silence-why" className="faint">{readOnly || (why ? "The note is not complete." : apply.isPending && WAITS)}</span>
           <button type="button" onClick={onClose}>
             Cancel
           </button>

@@ -11,6 +11,7 @@ import { fields, names, octets, place, reasons, type Field } from "../../../lib/
 import { capturedScapy } from "../../../lib/scapy";
 import { CopyButton } from "../../../ui/Command";
 import { ErrorNote } from "../../../ui/Page";
+import { WAITS } from "../../../ui/words";
 import { FieldRow } from "./FieldRow";
 import { Octets, type About } from "./Octets";
 import { Way, Why } from "./Way";
@@ -30,9 +31,12 @@ export function Captured({ capture }: { capture: Capture }) {
         hops={capture.hops}
         first={(places) => places.findLast((hop) => hop.frame)}
         tools={
-          <button type="button" disabled={download.isPending} onClick={() => download.mutate()}>
-            Save pcapng
-          </button>
+          <>
+            <button type="button" disabled={download.isPending} aria-describedby="save-why" onClick={() => download.mutate()}>
+              Save pcapng
+            </button>
+            <span id="save-why" className="faint">{download.isPending && WAITS}</span>
+          </>
         }
         rows={(places) =>
           names(places.map(of)).map((name, at) => (
