@@ -304,7 +304,8 @@ fn plan_routes(desired: &BTreeMap<RouteKey, u32>, observed: &BTreeMap<RouteKey, 
 mod tests {
     use std::net::Ipv6Addr;
 
-    use canopy_model::node_spec::{PathLink, Port, Route};
+    use canopy_model::node_spec::{PathLink, Port};
+    use canopy_model::routes::Route;
     use proptest::prelude::*;
 
     use super::*;
@@ -369,7 +370,8 @@ mod tests {
     fn a_tree_keeps_its_route_to_a_node_while_unicast_paths_avoid_its_link() {
         let [node, other, gateway]: [Ipv6Addr; 3] = ["fcff::2", "fcff::3", "fe80::1"].map(|a| a.parse().unwrap());
         let route = |to: Ipv6Addr| Route { prefix: to.into(), port: index(1), next_hop: gateway };
-        let base = NodeBase { routes: vec![route(node), route(other)], ..base(vec![port(1), port(2)]) };
+        let base =
+            NodeBase { routes: [route(node), route(other)].into_iter().collect(), ..base(vec![port(1), port(2)]) };
         let interfaces = [1, 2].map(|n| (format!("eth{n}"), Interface::alone(n, 9000))).into();
         let led = |hops: &Hops| {
             let (state, _) = desired(&base, hops, &interfaces, MACHINE);

@@ -33,7 +33,7 @@ pub(crate) fn base(ports: Vec<Port>) -> NodeBase {
         un: "5f00:0:1::/48".parse().unwrap(),
         end_mt: any(),
         ports,
-        routes: vec![],
+        routes: Default::default(),
         addressing: AddressPlan::default(),
         hmac: None,
         path_links: vec![],

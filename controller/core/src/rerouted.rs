@@ -9,9 +9,7 @@
 use std::collections::BTreeSet;
 
 use canopy_model::addressing::AddressPlan;
-use canopy_model::ids::PortIndex;
-use canopy_model::node_spec::Route;
-use ipnet::Ipv6Net;
+use canopy_model::routes::Routes;
 
 use crate::routes::rank;
 use crate::topology::{Network, NodeIx};
@@ -32,9 +30,9 @@ pub(crate) fn rerouted<'a>(
     [old, new]: [&Network; 2],
     plan: &AddressPlan,
     links: &BTreeSet<usize>,
-    routes: impl Fn(NodeIx) -> &'a [Route],
+    routes: impl Fn(NodeIx) -> &'a Routes,
 ) -> Vec<NodeIx> {
-    let hop = |from, by: NodeIx| first_hop(routes(from), plan.un(new.id(by)));
+    let hop = |from, by: NodeIx| routes(from).to(plan.un(new.id(by))).map(|route| route.port);
     let changes = |from: NodeIx, before: Way, after: Way| {
         before.hops != after.hops || (before.by != after.by && hop(from, before.by.1) != hop(from, after.by.1))
     };
@@ -74,11 +72,6 @@ fn ways_to(network: &Network, end: NodeIx) -> Vec<Way> {
     ways
 }
 
-fn first_hop(routes: &[Route], to: Ipv6Net) -> Option<PortIndex> {
-    let at = routes.binary_search_by(|route| route.prefix.cmp(&to)).ok()?;
-    Some(routes[at].port)
-}
-
 #[cfg(test)]
 mod tests {
     use canopy_model::node_spec::NodeBase;
@@ -97,7 +90,7 @@ mod tests {
     fn both(old: &Network, new: &Network) -> [Vec<NodeIx>; 2] {
         let (before, after) = (bases(old), bases(new));
         let links = old.difference(new).paths;
-        let found = rerouted([old, new], &AddressPlan::default(), &links, |node| before[node].routes.as_slice());
+        let found = rerouted([old, new], &AddressPlan::default(), &links, |node| &before[node].routes);
         let other = (0..old.len()).filter(|node| before[*node] != after[*node]).collect();
         [found, other]
     }

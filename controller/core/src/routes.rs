@@ -14,7 +14,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use canopy_model::addressing::AddressPlan;
-use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port, Route};
+use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port};
+use canopy_model::routes::Routes;
 use canopy_model::srh_hmac::SrhHmac;
 
 use crate::hash::mix;
@@ -77,15 +78,13 @@ fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
 }
 
 /// Routes of `node`, in the order of their prefixes.
-fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Route> {
+fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Routes {
     let first_hops = first_hops(network, node);
-    let destinations = network.destinations().iter();
-    let routes = destinations.filter_map(|(prefix, to)| {
-        let hop = first_hops[*to].as_ref()?;
-        let next_hop = plan.link_local(network.id(hop.to), hop.far_port);
-        Some(Route { prefix: *prefix, port: hop.port, next_hop })
+    let of_places = first_hops.iter().map(|hop| {
+        let hop = hop.as_ref()?;
+        Some((hop.port, plan.link_local(network.id(hop.to), hop.far_port)))
     });
-    routes.collect()
+    Routes::new(network.destinations().clone(), of_places)
 }
 
 /// Of the neighbours of `node` that are nearer to some other node, paths from there lead over the one with the least of these.

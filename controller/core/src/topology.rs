@@ -9,6 +9,7 @@ use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::drain::DrainTarget;
 use canopy_model::ids::{NodeId, PortIndex};
+use canopy_model::routes::Destinations;
 use canopy_model::topology::{Endpoint, HostDecl, LongHaulFormat, TopologySpec};
 use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
 use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
@@ -30,7 +31,7 @@ pub(crate) struct Network {
     ports: Arc<Vec<Vec<PortInfo>>>,
     hosts: Arc<HashMap<String, Attachment>>,
     /// Every prefix that nodes have routes to, in order, with the node that has it or whose hosts have it.
-    destinations: Arc<Vec<(Ipv6Net, NodeIx)>>,
+    destinations: Destinations,
     /// By link: the nodes at both ends; `None` if one of them is a host.
     ends: Arc<Vec<Option<[NodeIx; 2]>>>,
     /// Row of node n in `adjacent`: `rows[n]..rows[n + 1]`.
@@ -139,13 +140,14 @@ impl Network {
             .iter()
             .enumerate()
             .flat_map(|(at, node)| [(plan.un(node.id), at), (Ipv6Net::from(plan.node_address(node.id)), at)]);
-        let mut destinations: Vec<(Ipv6Net, NodeIx)> =
-            locators.chain(host_prefixes(spec.nodes.len(), &hosts)).collect();
+        let all = locators.chain(host_prefixes(spec.nodes.len(), &hosts));
+        // At most MAX_NODES.
+        let mut destinations: Vec<(Ipv6Net, u32)> = all.map(|(prefix, node)| (prefix, node as u32)).collect();
         destinations.sort_unstable();
         let network = Self {
             ids: spec.nodes.iter().map(|node| node.id).collect(),
             spec: Arc::new(spec),
-            destinations: Arc::new(destinations),
+            destinations: destinations.into(),
             ends: Arc::new(ends),
             by_name: Arc::new(by_name),
             ports: Arc::new(ports),
@@ -186,8 +188,15 @@ impl Network {
 
     /// Every prefix that nodes have routes to, in order, with the node that has it or whose hosts have it: those of the hosts of a node are
     /// joined where they fill a shorter one, and no address is in one that was in none.
-    pub(crate) fn destinations(&self) -> &[(Ipv6Net, NodeIx)] {
+    pub(crate) fn destinations(&self) -> &Destinations {
         &self.destinations
+    }
+
+    /// Shares with `old` what is the same: routes of nodes are compared and kept by their destinations.
+    pub(crate) fn share(&mut self, old: &Self) {
+        if self.destinations == old.destinations {
+            self.destinations = old.destinations.clone();
+        }
     }
 
     /// The nodes at both ends of a link; `None` if one of them is a host.

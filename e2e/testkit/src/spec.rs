@@ -7,6 +7,7 @@ use canopy_control::{HeldSpec, Items, delta_response, pb, snapshot_responses};
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::node_spec::*;
+use canopy_model::routes::{Route, Routes};
 
 /// The only page of a snapshot of `spec`.
 pub fn snapshot(spec: &NodeSpec) -> pb::WatchResponse {
@@ -43,7 +44,11 @@ fn base(name: &str) -> NodeBase {
             Port { index: port(1), name: "eth1".into(), mtu: 9000, link_local: link(1), peer: spine, thresholds: None },
             Port { index: port(2), name: "eth2".into(), mtu: 4500, link_local: link(3), peer: host, thresholds: None },
         ],
-        routes: vec![Route { prefix: "5f00:0:2::/48".parse().unwrap(), port: port(1), next_hop: link(2) }],
+        routes: Routes::from_iter([Route {
+            prefix: "5f00:0:2::/48".parse().unwrap(),
+            port: port(1),
+            next_hop: link(2),
+        }]),
         addressing: AddressPlan::default(),
         hmac: None,
         path_links: [(1, Some(2)), (2, None)].map(|(index, un)| path_link(index, un)).into(),

@@ -6,7 +6,8 @@ use std::time::Duration;
 use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{NodeId, PortIndex, check_name};
-use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port, PortThresholds, Route};
+use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port, PortThresholds};
+use canopy_model::routes::{Route, Routes};
 use canopy_model::topology::{DEFAULT_V_ECN_PERMILLE, MAX_LINK_RTT, MIN_LINK_MTU, V_ECN_PERMILLE};
 use canopy_units::{Octets, Rate, nanos};
 
@@ -23,7 +24,7 @@ impl TryFrom<pb::NodeBase> for NodeBase {
             un: prefix("un", wire.un)?,
             end_mt: address("end_mt", &wire.end_mt)?,
             ports: each("ports", wire.ports)?,
-            routes: each("routes", wire.routes)?,
+            routes: each::<_, Route>("routes", wire.routes)?.into_iter().collect::<Routes>(),
             addressing: wire
                 .addressing
                 .map_or_else(|| Ok(AddressPlan::default()), |a| within("addressing", a.try_into()))?,
@@ -208,8 +209,8 @@ impl TryFrom<pb::Route> for Route {
     }
 }
 
-impl From<&Route> for pb::Route {
-    fn from(route: &Route) -> Self {
+impl From<Route> for pb::Route {
+    fn from(route: Route) -> Self {
         Self { prefix: Some(route.prefix.into()), port: u32::from(route.port.get()), next_hop: octets(route.next_hop) }
     }
 }

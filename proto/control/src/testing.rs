@@ -11,6 +11,7 @@ use canopy_model::congestion::{
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::member::{LateStart, MemoryRegion};
 use canopy_model::node_spec::*;
+use canopy_model::routes::{Route, Routes};
 use canopy_model::srh_hmac::{FlagBit, HmacKey, HmacKeyId, HmacSecret, SrhHmac};
 use canopy_units::{Octets, Rate};
 use ipnet::Ipv6Net;
@@ -34,6 +35,10 @@ fn port(index: u64) -> PortIndex {
 
 fn qpn(value: u64) -> Qpn {
     Qpn::new("qpn", value).unwrap()
+}
+
+fn route() -> Route {
+    Route { prefix: net(2), port: port(1), next_hop: ip(0xD) }
 }
 
 fn program(id: u64) -> GroupProgram {
@@ -139,7 +144,7 @@ pub(crate) fn full_spec() -> NodeSpec {
                     thresholds: None,
                 },
             ],
-            routes: vec![Route { prefix: net(2), port: port(1), next_hop: ip(0xD) }],
+            routes: Routes::from_iter([route()]),
             addressing: AddressPlan::default(),
             hmac: Some(hmac([(3, 0x55, FlagBit::Rfc8754), (4, 0x66, FlagBit::Linux)], 3, true)),
             path_links: vec![path_link(1, 2), PathLink { port: port(2), un: None }],
@@ -183,10 +188,10 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ports[1].peer = Peer::Host { name: "h1".into(), prefix: net(8), address: ip(0xF), gateway: ip(0x10) },
         ports[1].peer = Peer::Host { name: "h1".into(), prefix: net(9), address: ip(0xFF5), gateway: ip(0x10) },
         ports[1].peer = Peer::Host { name: "h1".into(), prefix: net(9), address: ip(0xF), gateway: ip(0xFF6) },
-        routes = vec![],
-        routes[0].prefix = net(0xF3),
-        routes[0].port = port(9),
-        routes[0].next_hop = ip(0xFF7),
+        routes = Routes::default(),
+        routes = Routes::from_iter([Route { prefix: net(0xF3), ..route() }]),
+        routes = Routes::from_iter([Route { port: port(9), ..route() }]),
+        routes = Routes::from_iter([Route { next_hop: ip(0xFF7), ..route() }]),
         addressing.block = net(0xF4),
         addressing.node_prefix = net(0xF4),
         addressing.proxy_prefix = net(0xF4),
@@ -339,7 +344,7 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
         arb_net(),
         arb_ip(),
         prop::collection::vec(ports, 0..4),
-        prop::collection::vec(routes, 0..4),
+        prop::collection::vec(routes, 0..4).prop_map(Routes::from_iter),
         (arb_net(), arb_net(), arb_net(), arb_net()),
         (prop::option::of(arb_hmac()), prop::collection::vec(path_links, 0..4)),
     )

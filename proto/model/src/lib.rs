@@ -8,7 +8,8 @@
 //! - [`addressing`]: the domain's address plan, from which every SID and address is derived.
 //! - [`usid`]: the number plan of uSIDs under the block.
 //! - [`topology`], [`group`], [`member`]: intents of operators and hosts.
-//! - [`node_spec`]: desired state of one node; leaves the agent no choice. [`programs`]: its part that grows with the groups.
+//! - [`node_spec`]: desired state of one node; leaves the agent no choice. [`programs`]: its part that grows with the groups, [`routes`]: that
+//!   which grows with the topology.
 //! - [`srh_hmac`]: keys of the SRH HMAC TLV.
 //! - [`digest`]: the name of a node's desired state.
 //! - [`status`]: reports of nodes and status of groups.
@@ -35,6 +36,7 @@ pub mod programs;
 pub mod reach;
 pub mod retirement;
 pub mod rfc3339;
+pub mod routes;
 pub mod silence;
 pub mod srh_hmac;
 pub mod status;

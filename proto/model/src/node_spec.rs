@@ -12,6 +12,7 @@ use crate::addressing::AddressPlan;
 use crate::ids::{Generation, GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use crate::member::{LateStart, MemoryRegion};
 use crate::programs::Programs;
+use crate::routes::Routes;
 use crate::srh_hmac::SrhHmac;
 
 /// Most branches of one group at one node.
@@ -52,7 +53,7 @@ pub struct NodeBase {
     /// Ports in index order.
     pub ports: Vec<Port>,
     /// Unicast routes to other nodes' locators and addresses and to hosts' prefixes.
-    pub routes: Vec<Route>,
+    pub routes: Routes,
     /// Prefixes of the SRv6 domain, which packets from outside must not be addressed to (decisions 6, RFC 8754 section 5.1).
     pub addressing: AddressPlan,
     /// Keys of the SRH HMAC TLV; `None` = headends send none and nodes ignore it.
@@ -133,17 +134,6 @@ pub enum Peer {
         /// The gateway address that this node answers for on the port.
         gateway: Ipv6Addr,
     },
-}
-
-/// A unicast route.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Route {
-    /// Destination.
-    pub prefix: Ipv6Net,
-    /// Output port.
-    pub port: PortIndex,
-    /// Neighbour's link-local address.
-    pub next_hop: Ipv6Addr,
 }
 
 /// A group's part at one node: an edge, transit, headend, or several of these at once.

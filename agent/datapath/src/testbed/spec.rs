@@ -146,7 +146,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             un: plan.un(me),
             end_mt: plan.end_mt(me),
             ports,
-            routes: vec![],
+            routes: Default::default(),
             addressing: plan,
             hmac: s.hmac.clone(),
             path_links,

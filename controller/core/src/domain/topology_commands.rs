@@ -200,7 +200,7 @@ impl TopologyCommands<'_> {
             false => self.topology_record(&topology.metadata, &network, Some(links)),
         };
         let nodes = &self.0.nodes;
-        let routes = |node: NodeIx| nodes[node].spec.base.routes.as_slice();
+        let routes = |node: NodeIx| &nodes[node].spec.base.routes;
         let rerouted = rerouted([old, &network], &self.0.addresses, &difference.paths, routes);
         let bases = rerouted.into_iter().map(|node| (node, self.base(&network, node)));
         let bases = bases.filter(|(node, base)| nodes[*node].spec.base != *base).collect();
@@ -235,11 +235,14 @@ impl TopologyCommands<'_> {
     fn prepared(
         &self,
         metadata: Metadata,
-        network: Network,
+        mut network: Network,
         avoided: Avoided,
         replans: Vec<Replan>,
         outcome: Outcome,
     ) -> Prepared {
+        if let Some(topology) = &self.0.topology {
+            network.share(&topology.network);
+        }
         let generation = metadata.generation;
         let unrecorded = Replanner::new(self.0, &network).unrecorded(&replans);
         let links = self.links_record(&avoided, &unrecorded);

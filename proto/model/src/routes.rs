@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The unicast routes of a node. Nodes of one domain have routes to the same prefixes, so that they share these: of its own a node has one
+//! number per place that prefixes lie behind.
+
+use std::fmt::{Debug, Formatter};
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use ipnet::Ipv6Net;
+
+use crate::ids::PortIndex;
+
+/// A unicast route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// Destination.
+    pub prefix: Ipv6Net,
+    /// Output port.
+    pub port: PortIndex,
+    /// Neighbour's link-local address.
+    pub next_hop: Ipv6Addr,
+}
+
+/// A first hop: output port, and the neighbour's link-local address.
+pub type FirstHop = (PortIndex, Ipv6Addr);
+
+/// Prefixes, each with the place that it lies behind, as a number below the number of places.
+pub type Destinations = Arc<[(Ipv6Net, u32)]>;
+
+/// Routes in the order of their destinations.
+#[derive(Clone)]
+pub struct Routes {
+    to: Destinations,
+    /// By place: the number of its first hop plus one; 0 = there is no route.
+    places: Box<[u16]>,
+    /// In order, each once.
+    first_hops: Box<[FirstHop]>,
+    len: usize,
+}
+
+impl Routes {
+    /// Routes to those `to` whose place has a first hop. `of_places` has all places in their order; of different first hops there are at most
+    /// 65,535, more than a node has ports.
+    pub fn new(to: Destinations, of_places: impl Iterator<Item = Option<FirstHop>> + Clone) -> Self {
+        let mut first_hops: Vec<FirstHop> = of_places.clone().flatten().collect();
+        first_hops.sort_unstable();
+        first_hops.dedup();
+        let number = |hop: FirstHop| first_hops.binary_search(&hop).ok().and_then(|at| u16::try_from(at + 1).ok());
+        let places: Box<[u16]> = of_places.map(|hop| hop.and_then(number).unwrap_or(0)).collect();
+        let len = to.iter().filter(|(_, place)| places.get(*place as usize).is_some_and(|hop| *hop > 0)).count();
+        Self { to, places, first_hops: first_hops.into(), len }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = Route> + '_ {
+        self.to.iter().filter_map(|(prefix, place)| self.route(*prefix, *place))
+    }
+
+    /// The route to exactly this prefix, where destinations are in the order of their prefixes.
+    pub fn to(&self, prefix: Ipv6Net) -> Option<Route> {
+        let at = self.to.binary_search_by(|(known, _)| known.cmp(&prefix)).ok()?;
+        self.route(prefix, self.to[at].1)
+    }
+
+    fn route(&self, prefix: Ipv6Net, place: u32) -> Option<Route> {
+        let number = usize::from(*self.places.get(place as usize)?).checked_sub(1)?;
+        let (port, next_hop) = *self.first_hops.get(number)?;
+        Some(Route { prefix, port, next_hop })
+    }
+}
+
+impl Default for Routes {
+    fn default() -> Self {
+        Self::new(Arc::new([]), std::iter::empty())
+    }
+}
+
+impl FromIterator<Route> for Routes {
+    /// Routes in any order; each prefix is a place of its own.
+    fn from_iter<I: IntoIterator<Item = Route>>(routes: I) -> Self {
+        let routes: Vec<Route> = routes.into_iter().collect();
+        let to = routes.iter().zip(0..).map(|(route, place)| (route.prefix, place)).collect();
+        Self::new(to, routes.iter().map(|route| Some((route.port, route.next_hop))))
+    }
+}
+
+impl PartialEq for Routes {
+    /// Of nodes that share their destinations in time of the places, not of the routes.
+    fn eq(&self, other: &Self) -> bool {
+        if Arc::ptr_eq(&self.to, &other.to) && self.places == other.places && self.first_hops == other.first_hops {
+            return true;
+        }
+        self.len == other.len && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Routes {}
+
+impl Debug for Routes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hop(port: u64) -> FirstHop {
+        (PortIndex::new("port", port).unwrap(), Ipv6Addr::from_bits(port.into()))
+    }
+
+    fn net(number: u16) -> Ipv6Net {
+        Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 0xdb8, number, 0, 0, 0, 0, 0), 48)
+    }
+
+    /// Catches a prefix behind the wrong place, one at the node itself that gets a route, and a number of routes that counts it.
+    #[test]
+    fn a_prefix_has_the_first_hop_of_its_place() {
+        let to: Destinations = [(net(1), 2), (net(2), 0), (net(3), 1), (net(4), 2)].into();
+        let routes = Routes::new(to.clone(), [Some(hop(7)), None, Some(hop(3))].into_iter());
+        let all: Vec<_> = routes.iter().map(|r| (r.prefix, (r.port, r.next_hop))).collect();
+        assert_eq!(all, [(net(1), hop(3)), (net(2), hop(7)), (net(4), hop(3))]);
+        assert_eq!((routes.len(), routes.is_empty(), Routes::default().is_empty()), (3, false, true));
+        assert_eq!([2, 3, 9].map(|n| routes.to(net(n)).map(|r| r.port.get())), [Some(7), None, None]);
+        // Equal is what leads to the same prefixes in the same order, however it was made.
+        let same: Routes = routes.iter().collect();
+        assert_eq!(same, routes);
+        let other = Routes::new(to.clone(), [Some(hop(7)), None, Some(hop(4))].into_iter());
+        assert_ne!(other, routes);
+        let more = Routes::new(to, [Some(hop(7)), Some(hop(7)), Some(hop(3))].into_iter());
+        assert_ne!(more, routes);
+        assert_ne!(routes.iter().skip(1).collect::<Routes>(), routes);
+    }
+}
