@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a controller with many objects would answer, for pictures and measurements of the UI. It is no test of the API: those use the real controller.
 import { bySeverity } from "../src/api/changes";
-import type { AuditItem, Capture, CaptureHop, CaptureItem, ChangeSet, ChangeSetPhase, ChartUnit, Event, FabricMap, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, MapLayer, MapLayerName, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
+import type { AuditItem, Capture, CaptureHop, CaptureItem, ChangeSet, ChangeSetPhase, ChartUnit, Event, FabricMap, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, MapLayer, MapLayerName, Member, Node, Problem, Topology, TreeNode, WaitedFor, WaitedStrip } from "../src/api/types";
 export const API = { apiVersion: "canopy/v1" } as const;
 export const T0 = 1_795_596_380e9;
 const PHASES: readonly GroupPhase[] = ["Ready", "Ready", "Ready", "Programming", "Degraded", "Stalled", "Pending", "Failed", "Unknown"];
@@ -190,6 +190,13 @@ export function packet(of: Group): unknown {
   return { ...API, kind: "ExpectedPacket", group: of.metadata.name, hops: places, left: 0 };
 }
 
+/** The first receiver is waited for since a minute. */
+export function waitedStrip(of: Group): WaitedStrip {
+  const { receivers, left } = waitedFor(of);
+  const shares = (rank: number) => Array.from({ length: 300 }, (_, at) => (at === 120 ? null : at > 240 ? (rank === 0 ? 970_000 : 1500) : Math.round((((at * 7919 + rank * 104_729) % 100) * 10_000) / (rank + 1))));
+  return { ...API, kind: "WaitedStrip", group: of.metadata.name, startUnixNs: T0 - 300e9, receivers: receivers.map(({ host, node }, rank) => ({ host, node, minutePpm: rank === 0 ? 970_000 : 1500, sharesPpm: shares(rank) })), left };
+}
+
 export function waitedFor(of: Group): WaitedFor {
   const hosts = of.status.tree.flatMap((node) => node.branches.filter((b) => b.kind === "receiver").map((b) => ({ host: b.name, node: node.node })));
   const receivers = hosts.slice(0, 20).map((at, rank) => ({ ...at, sharePpm: Math.floor(500_000 / 2 ** rank), waitNs: 2e6 + rank * 3e5 }));
@@ -270,12 +277,12 @@ export function mapOf(of: Topology): FabricMap {
   const tiers: Record<string, number> = { leaf: 1, spine: 2, core: 3 };
   const nodes = of.spec.nodes.map((node) => ({ name: node.name, id: node.id, tier: tiers[node.name.replace(/\d+$/, "")] ?? 1, ...("site" in node && { site: String(node.site) }) }));
   const index = new Map([...nodes, ...(of.spec.hosts ?? [])].map(({ name }, at) => [name, at]));
-  const links = of.spec.links.map(({ a, b, drained }) => {
+  const links = of.spec.links.map(({ a, b }) => {
     const [[one = "", aPort = ""], [other = "", bPort = ""]] = [a.split("/"), b.split("/")];
-    return { a: index.get(one) ?? 0, aPort, b: index.get(other) ?? 0, bPort, ...(drained && { drained }) };
+    return { a: index.get(one) ?? 0, aPort, b: index.get(other) ?? 0, bPort };
   });
   const below = new Map(links.filter((link) => link.b >= nodes.length).map((link) => [link.b, link.a]));
-  return { ...API, kind: "Map", version: of.metadata.generation, nodes, hosts: (of.spec.hosts ?? []).map(({ name }, at) => ({ name, node: below.get(nodes.length + at) ?? 0 })), links };
+  return { ...API, kind: "Map", version: `fixture.${of.metadata.generation}`, nodes, hosts: (of.spec.hosts ?? []).map(({ name }, at) => ({ name, node: below.get(nodes.length + at) ?? 0 })), links };
 }
 
 /** The values of a layer of the map. */
@@ -317,8 +324,9 @@ function linkOctets(layer: MapLayerName, map: FabricMap, nodes: readonly Node[],
     }
   };
   return Uint8Array.from(
-    map.links.flatMap(({ a, aPort, b, bPort, drained = false }, at) => {
+    map.links.flatMap(({ a, aPort, b, bPort }, at) => {
       const [one, other] = [`${name(a)}/${aPort}`, `${name(b)}/${bPort}`];
+      const drained = byPort.get(one)?.spec.drained ?? false;
       return [octet(one, `${one}--${other}`, drained, 2 * at), octet(other, `${one}--${other}`, drained, 2 * at + 1)];
     }),
   );

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use canopy_controller_core::chart::series::{ChartObject, Series};
 use canopy_controller_core::chart::span::{MAX_SPAN, Pace, Span};
-use canopy_controller_core::chart::store::{Chart, Charts, Range, Usage, range};
+use canopy_controller_core::chart::store::{Chart, Charts, Range, Usage, range, seconds};
 use canopy_controller_core::chart::track::Reading;
-use canopy_controller_core::view::{BranchRole, TreeNodeView};
+use canopy_controller_core::view::{BranchReceiver, BranchRole, Branches, TreeNodeView};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::{GroupId, PortIndex};
 use canopy_model::node_spec::NodeSpec;
@@ -101,6 +101,27 @@ pub struct Charted {
     pub charts: Vec<Chart>,
 }
 
+/// For which receivers the source of a group waited, by second.
+pub struct Strip {
+    /// Start of the first second.
+    pub start: UnixTime,
+    /// All of the tree.
+    pub receivers: Vec<StripReceiver>,
+}
+
+/// A receiver's shares of what its source waited for.
+pub struct StripReceiver {
+    /// Its host.
+    pub host: String,
+    /// Its edge.
+    pub node: String,
+    /// By second: 0 to 1; `None` where nothing was acknowledged, or nothing is known.
+    pub shares: Vec<Option<f32>>,
+}
+
+/// Seconds of a [`Strip`]: all that is kept second by second.
+const STRIP: u64 = 300;
+
 impl Controller {
     /// Charts what a node counted of its groups; `progress` is what that is more than in the sample before.
     pub fn chart_groups(
@@ -138,12 +159,17 @@ impl Controller {
                 let is_gone = |address: Ipv6Addr| !group.branches.iter().any(|branch| branch.address == address);
                 charts.remove_branches(&name, Some(node), is_gone);
             }
+            let completed = group.branches.iter().filter_map(|branch| branch.completed_min).sum();
             for branch in group.branches.iter().take(MAX_BRANCHES) {
                 let Some(next) = branch.next else { continue };
                 let object =
                     ChartObject::Branch { group: name.clone(), node: node.to_owned(), address: branch.address };
                 let lag = Reading::level(group.high.since(next) as f64);
-                charts.read(&object, span, &[(Series::Lag, lag)], progress.octets > 0);
+                let waited =
+                    branch.completed_min.map(|part| (Series::Waited, Reading::Share { part, whole: completed }));
+                let readings = [Some((Series::Lag, lag)), waited];
+                let readings: Vec<_> = readings.into_iter().flatten().collect();
+                charts.read(&object, span, &readings, progress.octets > 0);
             }
         }
         // Does nothing for most messages.
@@ -274,6 +300,38 @@ impl Controller {
         canopy_controller_core::chart::store::check_points(wanted, count)?;
         let charts = inner.charts.charts(object, series, Range { tier, step, first, count });
         Ok(Some(Charted { start: self.chart_wall(first * step * 1_000_000_000), step, charts }))
+    }
+
+    /// For which receivers the source of a group waited, by second over the last 5 minutes; `None` if there is no such group.
+    pub fn waited_strip(&self, group: &str) -> Option<Strip> {
+        let Branches { nodes, receivers } = self.read(|d| d.branches(group))?;
+        let now = self.chart_now().nanos() / 1_000_000_000;
+        let first = (now + 1).saturating_sub(STRIP);
+        let range = seconds(first, (now + 1 - first) as usize);
+        let inner = self.charts();
+        // A receiver's share is the product of those from the headend down to it.
+        let below = |of: &[Option<f32>], node: &str, address: Ipv6Addr| -> Vec<Option<f32>> {
+            let object = ChartObject::Branch { group: group.to_owned(), node: node.to_owned(), address };
+            let charts = inner.charts.charts(&object, Some(Series::Waited), range);
+            let shares = charts.first().map(|chart| chart.points.as_slice()).unwrap_or_default();
+            let share = |at: usize| shares.get(at).copied().flatten().map(|point| point.mean);
+            of.iter().enumerate().map(|(at, of)| Some(of.as_ref()? * share(at)?)).collect()
+        };
+        let mut of_nodes: Vec<Vec<Option<f32>>> = Vec::with_capacity(nodes.len());
+        for node in &nodes {
+            let shares = match node.parent {
+                None => vec![Some(1.0); range.count],
+                Some(parent) => below(&of_nodes[parent], &nodes[parent].name, node.address),
+            };
+            of_nodes.push(shares);
+        }
+        let receivers = receivers.into_iter().map(|BranchReceiver { host, edge, address }| {
+            let node = nodes[edge].name.clone();
+            let shares = below(&of_nodes[edge], &node, address);
+            StripReceiver { host, node, shares }
+        });
+        let receivers = receivers.collect();
+        Some(Strip { start: self.chart_wall(first * 1_000_000_000), receivers })
     }
 
     /// What charts take.

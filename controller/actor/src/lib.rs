@@ -38,6 +38,7 @@ pub mod joins;
 pub mod journal;
 mod links;
 pub mod log_levels;
+mod map;
 mod moves;
 pub mod news;
 pub mod once;

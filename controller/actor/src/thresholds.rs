@@ -5,6 +5,7 @@ use canopy_controller_core::view::{FlowView, LinkView};
 use canopy_controller_core::{Command, Domain, LossNews};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
+use canopy_units::UnixTime;
 
 use crate::Controller;
 use crate::due::Due;
@@ -61,10 +62,10 @@ impl Controller {
         }
     }
 
-    /// Stores the queue state that a node's agent reported.
-    pub fn queues(&self, node: &str, reports: Vec<PortCongestion>) {
+    /// Stores the queue state that a node's agent reported, and when by its clock.
+    pub fn queues(&self, node: &str, reports: Vec<PortCongestion>, taken: UnixTime) {
         let now = self.now();
-        self.write(|d| d.queues(node, reports, now));
+        self.write(|d| d.queues(node, reports, taken, now));
     }
 
     /// The flows that agents reported, restricted to `node` and `port` where given.

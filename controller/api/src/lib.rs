@@ -8,7 +8,7 @@
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
 //!   operators wrote.
 //! - [`identity`]: certificates of agents. [`authority`]: what signs them. [`sign_in`]: the way of a browser into the API. [`token`]: that of programs.
-//! - [`log_level`]: filters of log lines.
+//! - [`log_level`]: filters of log lines. [`map`]: the map of the fabric.
 //! - [`capture`], [`chart`], [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
 
 /// Implements `From` for a type of this API and the domain's type of the same name, which has the same fields: those in
@@ -53,6 +53,7 @@ pub mod incident;
 mod input;
 pub mod link;
 pub mod log_level;
+pub mod map;
 pub mod member;
 pub mod metadata;
 pub mod node;

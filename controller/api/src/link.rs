@@ -3,7 +3,7 @@
 
 use canopy_controller_core::{threshold, view};
 use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
-use canopy_units::{Octets, nanos};
+use canopy_units::{Octets, Rate, nanos};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -194,11 +194,17 @@ pub struct LinkCongestion {
     /// As reported by the node's agent.
     #[serde(flatten)]
     pub queue: QueueTelemetry,
+    /// Bits per second of data packets between the agent's last two reports, from the Ethernet header on; `null` before the second.
+    #[serde(default)]
+    pub load_bps: Option<u64>,
     /// Nanoseconds since the report.
     pub reported_ago_ns: u64,
 }
 
-from_fields!(view::LinkCongestion { queue } [reported_ago] { reported_ago_ns = nanos(reported_ago) });
+from_fields!(view::LinkCongestion { queue } [reported_ago, load] {
+    reported_ago_ns = nanos(reported_ago),
+    load_bps = load.map(Rate::bps),
+});
 
 /// A flow that leaves through a node's port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -381,6 +381,15 @@ pub struct FlowQuery {
     pub port: Option<String>,
 }
 
+/// What of a layer of the map is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct LayerQuery {
+    /// `revision` of the values that the caller has: only what changed since is sent, if that is known.
+    pub since: Option<String>,
+}
+
 /// Charts that are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

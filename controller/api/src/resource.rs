@@ -93,8 +93,14 @@ pub enum Kind {
     NodeTelemetry,
     /// [`crate::chart::Charts`].
     Charts,
+    /// [`crate::map::Map`].
+    Map,
+    /// [`crate::map::MapLayer`].
+    MapLayer,
     /// [`crate::waited::WaitedFor`].
     WaitedFor,
+    /// [`crate::waited::WaitedStrip`].
+    WaitedStrip,
     /// [`crate::path::Paths`].
     Paths,
     /// [`crate::path::DecodedPath`].

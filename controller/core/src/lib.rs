@@ -12,6 +12,7 @@
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
 //! - `plan`: programs from a group, its members, the tree and the encoding.
 //! - `threshold`: queue thresholds of a link direction from its bandwidth-delay product.
+//! - `map`: where nodes stand on the map, and what is drawn over it.
 //! - `hmac`: the keys of the SRH HMAC TLV and their rotation.
 //! - `view`: resources as APIs show them.
 //! - `resource`: resources in memory; `record`: their durable form; `command`: changes of them.
@@ -43,6 +44,7 @@ pub mod hmac;
 mod hops;
 pub mod incident;
 pub mod limits;
+pub mod map;
 pub mod metadata;
 pub mod path;
 pub mod principal;

@@ -19,7 +19,7 @@ pub(crate) fn link(a: &str, b: &str) -> LinkDecl {
 }
 
 pub(crate) fn node(name: &str, id: u64) -> NodeDecl {
-    NodeDecl { name: name.to_owned(), id: NodeId::new("id", id).unwrap() }
+    NodeDecl::new(name, NodeId::new("id", id).unwrap())
 }
 
 pub(crate) fn host(name: &str, number: u16) -> HostDecl {

@@ -276,6 +276,8 @@ pub struct LinkLossView {
 pub struct LinkCongestion {
     /// As reported by the node's agent.
     pub queue: QueueTelemetry,
+    /// What the data took between the agent's last two reports; `None` before the second.
+    pub load: Option<Rate>,
     /// Time since the report.
     pub reported_ago: Duration,
 }
@@ -508,6 +510,37 @@ pub struct ReceiverShare {
     pub ppm: u32,
     /// How long data that its edge has forwarded waits for its acknowledgement, on average; `None` if nothing was acknowledged.
     pub wait: Option<Duration>,
+}
+
+/// The branches from a group's headend to its receivers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Branches {
+    /// The tree's nodes, each behind its parent; the first is the headend.
+    pub nodes: Vec<BranchNode>,
+    /// Its receivers.
+    pub receivers: Vec<BranchReceiver>,
+}
+
+/// A node of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchNode {
+    /// Its name.
+    pub name: String,
+    /// Place of its parent among the nodes; `None`: the headend.
+    pub parent: Option<usize>,
+    /// Its branch at the parent.
+    pub address: Ipv6Addr,
+}
+
+/// A receiver of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchReceiver {
+    /// Its host.
+    pub host: String,
+    /// Place of its edge among the nodes.
+    pub edge: usize,
+    /// Its branch at the edge.
+    pub address: Ipv6Addr,
 }
 
 /// A receiver that the stall policy removed.

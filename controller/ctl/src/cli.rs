@@ -362,6 +362,9 @@ pub struct TopArgs {
     /// Number of receivers, 1..=1000.
     #[arg(short, long, default_value = "10")]
     pub limit: Option<usize>,
+    /// The receivers that the source waited for over the last 5 minutes, 5 s in a character.
+    #[arg(long)]
+    pub strip: bool,
     /// Read again every 2 s until interrupted.
     #[arg(short, long)]
     pub watch: bool,

@@ -311,7 +311,7 @@ impl Nodes {
         }
         self.controller.chart_links(&node, taken, &losses, &rtts, &queues);
         if has_queues {
-            self.controller.queues(&node, queues);
+            self.controller.queues(&node, queues, taken);
         }
         let mut captured = Vec::new();
         for (i, wire) in sample.captured.into_iter().take(MAX_CAPTURED).enumerate() {

@@ -74,7 +74,7 @@ enum Reach {
 /// A packet is captured by a write that reads.
 const CAPTURES: &str = "/api/v1/groups/{group}/captures";
 
-const OF_TENANTS: [(&str, &str, Reach); 39] = [
+const OF_TENANTS: [(&str, &str, Reach); 40] = [
     ("GET", "/api/v1/caller", Reach::Scoped),
     ("POST", "/api/v1/sign-in-codes", Reach::Scoped),
     ("GET", "/api/v1/sessions", Reach::Scoped),
@@ -111,6 +111,7 @@ const OF_TENANTS: [(&str, &str, Reach); 39] = [
     ("GET", "/api/v1/groups/{group}/packet", Reach::Group),
     ("GET", "/api/v1/groups/{group}/telemetry", Reach::Group),
     ("GET", "/api/v1/groups/{group}/waited-for", Reach::Group),
+    ("GET", "/api/v1/groups/{group}/waited-for/strip", Reach::Group),
     ("POST", "/api/v1/validate", Reach::Scoped),
     ("GET", "/api/v1/tenants", Reach::Scoped),
     ("GET", "/metrics", Reach::Scoped),

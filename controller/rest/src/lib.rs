@@ -25,6 +25,7 @@ mod health;
 mod host;
 mod lasting;
 mod limits;
+mod map_layers;
 pub mod metrics;
 mod openapi;
 mod plain;

@@ -25,7 +25,7 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     authority, captures, change_sets, charts, commit, controllers, drains, events, flows, groups, history, hmac, hosts,
-    identities, incidents, links, log_levels, members, nodes, paths, problems, retirements, sign_in, silences,
+    identities, incidents, links, log_levels, map, members, nodes, paths, problems, retirements, sign_in, silences,
     single_sign_on, telemetry, tenants, tokens, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
@@ -55,6 +55,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(links::list))
         .routes(routes!(links::get))
         .routes(routes!(flows::list))
+        .routes(routes!(map::get))
+        .routes(routes!(map::layer))
         .routes(routes!(paths::list))
         .routes(routes!(paths::decode))
         .routes(routes!(nodes::list))
@@ -69,6 +71,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(members::get, members::put, members::delete))
         .routes(routes!(telemetry::group))
         .routes(routes!(waited::get))
+        .routes(routes!(waited::strip))
         .routes(routes!(captures::list, captures::create))
         .routes(routes!(captures::expected))
         .routes(routes!(captures::get))

@@ -35,7 +35,7 @@ struct Draft {
 
 impl Draft {
     fn nodes(count: u32) -> Result<Self, FieldError> {
-        let node = |n: u32| Ok(NodeDecl { name: format!("n{n}"), id: NodeId::new("id", n.into())? });
+        let node = |n: u32| Ok(NodeDecl::new(format!("n{n}"), NodeId::new("id", n.into())?));
         let nodes = (1..=count).map(node).collect::<Result<_, FieldError>>()?;
         Ok(Self { spec: TopologySpec { nodes, ..TopologySpec::default() }, hosts: Vec::new() })
     }

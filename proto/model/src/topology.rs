@@ -18,6 +18,8 @@ pub const MIN_LINK_MTU: u32 = 1280;
 pub const MAX_LINK_MTU: u32 = 65_535;
 /// Bytes of the name of a port, at most (IFNAMSIZ - 1).
 pub const MAX_PORT: usize = 15;
+/// Tiers that a node can be declared in: the hosts below them have 0.
+pub const NODE_TIERS: std::ops::RangeInclusive<u8> = 1..=16;
 /// Longest round-trip time of a link.
 pub const MAX_LINK_RTT: Duration = Duration::from_secs(10);
 /// Smallest K_base: one RoCEv2 frame with the largest payload (4096), all headers, ICRC and FCS
@@ -53,6 +55,19 @@ pub struct NodeDecl {
     pub name: String,
     /// Number in the SRv6 locator, unique.
     pub id: NodeId,
+    /// Row of the map, 1..=16: leaves have 1. Hops to the nearest host if absent. Paths and trees do not depend on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<u8>,
+    /// Where the node stands, a DNS-1123 label: nodes of a site are next to each other on the map. Paths and trees do not depend on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+}
+
+impl NodeDecl {
+    /// A node of no declared tier and site.
+    pub fn new(name: impl Into<String>, id: NodeId) -> Self {
+        Self { name: name.into(), id, tier: None, site: None }
+    }
 }
 
 /// An RDMA host.
@@ -330,6 +345,13 @@ impl TopologySpec {
             }
             if let Some(other) = ids.insert(n.id, n.name.as_str()) {
                 errors.push(format!("{at}.id"), format!("{} already belongs to node {other:?}", n.id));
+            }
+            if let Some(tier) = n.tier.filter(|tier| !NODE_TIERS.contains(tier)) {
+                let (least, most) = (NODE_TIERS.start(), NODE_TIERS.end());
+                errors.push(format!("{at}.tier"), format!("{tier} is no tier of a node: use {least}..={most}"));
+            }
+            if let Some(Err(e)) = n.site.as_deref().map(|site| check_name(&format!("{at}.site"), site)) {
+                errors.0.push(e);
             }
         }
         for (i, h) in self.hosts.iter().enumerate() {

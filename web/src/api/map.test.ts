@@ -18,7 +18,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-type Answer = Omit<MapLayer, "apiVersion" | "kind" | "layer" | "version"> & { version?: number };
+type Answer = Omit<MapLayer, "apiVersion" | "kind" | "layer" | "version"> & { version?: string };
 const base64 = (...octets: number[]) => btoa(String.fromCharCode(...octets));
 
 /** A feed that gets these answers, one after the other; what it asked for, and what it passed on. */
@@ -29,9 +29,9 @@ function feed(answers: (Answer | Error)[]) {
       asked.push(since);
       const next = answers.shift();
       if (!next) return new Promise(() => undefined);
-      return next instanceof Error ? Promise.reject(next) : Promise.resolve({ apiVersion: "canopy/v1", kind: "MapLayer", layer: "load", version: 7, ...next });
+      return next instanceof Error ? Promise.reject(next) : Promise.resolve({ apiVersion: "canopy/v1", kind: "MapLayer", layer: "load", version: "7", ...next });
     },
-    7,
+    "7",
     4,
     (values) => `sum ${values.reduce((sum, value) => sum + value, 0)}`,
     () => others.push(1),
@@ -57,7 +57,7 @@ it("reads all values once, then what has changed, and passes on only that", asyn
 
 // Catches values of another topology on this map.
 it("takes no values of another map, and calls for that map", async () => {
-  const { of, taken, others } = feed([{ revision: "a", values: base64(0, 0, 0, 0) }, { revision: "b", version: 8, changes: [[0, 3]] }]);
+  const { of, taken, others } = feed([{ revision: "a", values: base64(0, 0, 0, 0) }, { revision: "b", version: "8", changes: [[0, 3]] }]);
   const end = of.start();
   await vi.advanceTimersByTimeAsync(2000);
   expect([taken, others.length]).toEqual([[[0, 0, 0, 0]], 1]);

@@ -7,11 +7,6 @@ import type { FabricMap, MapLayer, MapLayerName } from "./types";
 
 const EVERY = 2000;
 
-/** The client for paths that its types do not have yet. */
-const untyped = api as unknown as {
-  GET: (path: string, options: { params: { path?: Record<string, string>; query?: Record<string, string> } }) => Promise<{ data?: unknown; error?: unknown; response: Response }>;
-};
-
 /** `null` as long as there is no topology. */
 export const map = queryOptions({
   queryKey: ["topology", "map"],
@@ -20,7 +15,7 @@ export const map = queryOptions({
   structuralSharing: (before, now) => (before && now && (before as FabricMap).version === (now as FabricMap).version ? before : now),
   queryFn: async () => {
     try {
-      return (await data(untyped.GET("/api/v1/map", { params: {} }))) as FabricMap;
+      return await data(api.GET("/api/v1/map"));
     } catch (error) {
       if (error instanceof ApiError && error.status === 404) return null;
       throw error;
@@ -29,8 +24,8 @@ export const map = queryOptions({
 });
 
 /** Values of a layer, all of them or what has changed since a revision. */
-export const layer = async (name: MapLayerName, since?: string): Promise<MapLayer> =>
-  (await data(untyped.GET("/api/v1/map/layers/{layer}", { params: { path: { layer: name }, ...(since !== undefined && { query: { since } }) } }))) as MapLayer;
+export const layer = (name: MapLayerName, since?: string): Promise<MapLayer> =>
+  data(api.GET("/api/v1/map/layers/{layer}", { params: { path: { layer: name }, query: since === undefined ? {} : { since } } }));
 
 /** `words`: what the values amount to, in words. */
 export interface LayerState {
@@ -51,7 +46,7 @@ export class LayerFeed {
   constructor(
     private readonly read: (since?: string) => Promise<MapLayer>,
     /** The map's version, and how many values a layer of it has. */
-    private readonly version: number,
+    private readonly version: string,
     length: number,
     private readonly wordsOf: (values: Uint8Array) => string,
     /** Calls for another map: these values are of that. */
@@ -100,14 +95,14 @@ export class LayerFeed {
   }
 
   private take({ values, changes }: MapLayer): boolean {
-    if (values !== undefined) {
+    if (typeof values === "string") {
       const all = Uint8Array.from(atob(values), (character) => character.charCodeAt(0));
       if (all.length !== this.values.length) throw new Error(`the layer has ${all.length} values instead of ${this.values.length}`);
       this.values.set(all);
       this.isThere = true;
       return true;
     }
-    for (const [at, value] of changes ?? []) this.values[at] = value;
+    for (const [at = 0, value = 0] of changes ?? []) this.values[at] = value;
     return Boolean(changes?.length);
   }
 

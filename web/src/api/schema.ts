@@ -476,6 +476,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/groups/{group}/waited-for/strip": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The same by second, over the last 5 minutes. */
+        get: operations["getWaitedStrip"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/hmac": {
         parameters: {
             query?: never;
@@ -628,6 +645,40 @@ export interface paths {
          *     count the time themselves.
          */
         post: operations["setLogLevel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/map": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Nodes, hosts and links with their places: less than the topology, and the same until `version` changes. */
+        get: operations["getMap"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/map/layers/{layer}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One octet per link direction or node, at most a second old; with `since` only what changed. */
+        get: operations["getMapLayer"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3206,6 +3257,11 @@ export interface components {
         LinkCongestion: components["schemas"]["QueueTelemetry"] & {
             /**
              * Format: uint64
+             * @description Bits per second of data packets between the agent's last two reports, from the Ethernet header on; `null` before the second.
+             */
+            loadBps?: number | null;
+            /**
+             * Format: uint64
              * @description Nanoseconds since the report.
              */
             reportedAgoNs: number;
@@ -3924,6 +3980,102 @@ export interface components {
          * @enum {string}
          */
         LongHaulFormat: "icmpv6" | "rocev2";
+        /**
+         * @description Nodes, hosts and links in the topology's order, without what a map does not show. A device is named by its place among the nodes
+         *     followed by the hosts.
+         */
+        Map: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description Hosts; they have tier 0, and the site of their node. */
+            hosts: components["schemas"]["MapHost"][];
+            /**
+             * @description `Map`.
+             * @enum {string}
+             */
+            kind: "Map";
+            /** @description Links: link i has the directions 2i, from `a` to `b`, and 2i + 1. */
+            links: components["schemas"]["MapLink"][];
+            /** @description Forwarding nodes. */
+            nodes: components["schemas"]["MapNode"][];
+            /** @description Names this state of the topology: layers of another version belong to another map. */
+            version: string;
+        };
+        /** @description A host's place. */
+        MapHost: {
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: uint32
+             * @description Its node, by its place among the nodes.
+             */
+            node: number;
+        };
+        /**
+         * @description What is drawn over the map, whole or what changed. Values of `state`: 0 in service, 1 drained, not reported yet or with a problem of severity
+         *     info, 2 a warning, 3 critical. `nodes`: 0 in sync, 1 not applied yet, 2 with errors, 3 not connected. `load`: percent of the port's rate.
+         *     `loss`: packets of a thousand. `queue`: below 100 percent of K_min, from 100 on the way from K_min (100) to K_max (200), above 200 how much
+         *     it is above K_max, in percent of K_max. `load`, `loss` and `queue` have 254 at most, and 255 where nothing was measured.
+         */
+        MapLayer: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description `[place, value]` of what changed since the revision of the request; absent if that is not known any more. */
+            changes?: number[][] | null;
+            /**
+             * @description `MapLayer`.
+             * @enum {string}
+             */
+            kind: "MapLayer";
+            /** @description Which one. */
+            layer: string;
+            /** @description Names these values: `since` of the next request. */
+            revision: string;
+            /** @description One octet per link direction, of `nodes` per node, in base64; absent where `changes` are there. */
+            values?: string | null;
+            /** @description Of the map that it belongs to. */
+            version: string;
+        };
+        /** @description A link's ends. */
+        MapLink: {
+            /**
+             * Format: uint32
+             * @description Device at one end.
+             */
+            a: number;
+            /** @description Its port. */
+            aPort: string;
+            /**
+             * Format: uint32
+             * @description Device at the other end.
+             */
+            b: number;
+            /** @description Its port. */
+            bPort: string;
+        };
+        /** @description A node's place. */
+        MapNode: {
+            /**
+             * Format: uint32
+             * @description Its number in the SRv6 locator, 1 and more: unique, and the same as long as the topology has the node.
+             */
+            id: number;
+            /** @description Its name. */
+            name: string;
+            /** @description As declared. */
+            site?: string | null;
+            /**
+             * Format: uint32
+             * @description As declared, else hops to the nearest host, 1 and more.
+             */
+            tier: number;
+        };
         /** @description Identity of a membership. */
         MemberMetadata: components["schemas"]["Metadata"] & {
             /** @description The group. */
@@ -4257,6 +4409,13 @@ export interface components {
             id: components["schemas"]["NodeId"];
             /** @description Unique among nodes and hosts. */
             name: string;
+            /** @description Where the node stands, a DNS-1123 label: nodes of a site are next to each other on the map. Paths and trees do not depend on it. */
+            site?: string | null;
+            /**
+             * Format: uint32
+             * @description Row of the map, 1..=16: leaves have 1. Hops to the nearest host if absent. Paths and trees do not depend on it.
+             */
+            tier?: number | null;
         };
         /** @description A node's desired state, without the groups' programs. */
         NodeDesired: {
@@ -5091,6 +5250,23 @@ export interface components {
              */
             revision: number;
         };
+        /** @description A receiver's shares. */
+        StripReceiver: {
+            /** @description Its host. */
+            host: string;
+            /**
+             * Format: uint32
+             * @description Its share of the last minute, parts per million; `null` if nothing was acknowledged in it.
+             */
+            minutePpm?: number | null;
+            /** @description Its edge. */
+            node: string;
+            /**
+             * @description One per second, the last is not over: its share, parts per million; `null` where nothing was acknowledged to the source, or a node
+             *     reports no shares.
+             */
+            sharesPpm: (number | null)[];
+        };
         /** @description Names an agent. */
         SubjectRequest: {
             /** @description `node/NAME` or `host/NAME`, with the name that the topology has or will have. */
@@ -5386,6 +5562,33 @@ export interface components {
              * @description Share of the nodes that do not report shares, parts per million.
              */
             unknownPpm: number;
+        };
+        /** @description For which receivers the source of a group waited, by second. */
+        WaitedStrip: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The group. */
+            group: string;
+            /**
+             * @description `WaitedStrip`.
+             * @enum {string}
+             */
+            kind: "WaitedStrip";
+            /**
+             * Format: uint64
+             * @description Receivers of the tree that are beyond `limit`.
+             */
+            left: number;
+            /** @description Receivers; the largest share of the last minute first, then by name. */
+            receivers: components["schemas"]["StripReceiver"][];
+            /**
+             * Format: uint64
+             * @description Start of the first second, nanoseconds since the Unix epoch.
+             */
+            startUnixNs: number;
         };
         /** @description One server-sent event. */
         WatchEvent: {
@@ -6302,7 +6505,7 @@ export interface operations {
                 /** @description `fleet`, `group/G`, `branch/G/NODE/ADDRESS`, `link/NODE/PORT` or `node/NODE`. */
                 object: string;
                 /** @description Only this series; all of the object when absent. */
-                series?: "bytes" | "goodput" | "saved" | "packets" | "retransmissions" | "naks" | "cnps" | "outstanding" | "lag" | "marks" | "loss" | "rtt" | "queue" | "drops" | "groupsReady" | "problems";
+                series?: "bytes" | "goodput" | "saved" | "packets" | "retransmissions" | "naks" | "cnps" | "outstanding" | "lag" | "waited" | "marks" | "loss" | "rtt" | "queue" | "drops" | "groupsReady" | "problems";
                 /** @description Seconds since the Unix epoch; 5 minutes before `to` when absent. */
                 from?: number;
                 /** @description Seconds since the Unix epoch; now when absent. */
@@ -10310,6 +10513,103 @@ export interface operations {
             };
         };
     };
+    getWaitedStrip: {
+        parameters: {
+            query?: {
+                /** @description Number of receivers, 1..=1000; 10 when absent. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the shares of the receivers */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitedStrip"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such group */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     getHmac: {
         parameters: {
             query?: never;
@@ -11277,6 +11577,195 @@ export interface operations {
             };
             /** @description the store is full */
             507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getMap: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the map */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Map"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no topology is declared */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getMapLayer: {
+        parameters: {
+            query?: {
+                /** @description `revision` of the values that the caller has: only what changed since is sent, if that is known. */
+                since?: string;
+            };
+            header?: never;
+            path: {
+                layer: "state" | "load" | "loss" | "queue" | "nodes";
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the layer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MapLayer"];
+                };
+            };
+            /** @description `since` is no revision */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller has no role, a session has ended, or a token does not work */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the caller's role is not enough, or sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such layer, or no topology is declared */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description more connections, streams or octets in flight than one caller may have: try again after `Retry-After` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, busy, or no answer in time */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

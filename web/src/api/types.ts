@@ -10,6 +10,7 @@ export type GroupPhase = Schemas["GroupPhase"];
 export type DeliveryState = Schemas["DeliveryState"];
 export type GroupSample = Schemas["GroupSample"];
 export type WaitedFor = Schemas["WaitedFor"];
+export type WaitedStrip = Schemas["WaitedStrip"];
 export type TreeNode = Schemas["TreeNodeView"];
 export type Member = Schemas["MemberResource"];
 export type MemberSpec = Schemas["MemberSpec"];
@@ -63,32 +64,8 @@ export type ChangeSet = Schemas["ChangeSetResource"];
 export type ChangeSetPhase = Schemas["ChangeSetPhase"];
 export type ErrorDocument = Schemas["Problem"];
 
-// Of `/api/v1/map`, by hand until the description of the API has them.
-
-/** The fabric as the map needs it: what is connected with what. */
-export interface FabricMap {
-  apiVersion: string;
-  kind: "Map";
-  /** The generation of the topology. */
-  version: number;
-  nodes: { name: string; id: number; tier: number; site?: string }[];
-  /** `node` is an index in `nodes`. */
-  hosts: { name: string; node: number }[];
-  /** Ends are indexes in `nodes` followed by `hosts`. */
-  links: { a: number; aPort: string; b: number; bPort: string; drained?: boolean }[];
-}
+/** What the map needs of the fabric: what is connected with what. */
+export type FabricMap = Schemas["Map"];
 /** What the map shows, and the states of the nodes. */
-export type MapLayerName = "state" | "load" | "loss" | "queue" | "nodes";
-/** An octet per direction of a link (of link i: 2i from a to b, 2i + 1 from b to a), or per node. */
-export interface MapLayer {
-  apiVersion: string;
-  kind: "MapLayer";
-  layer: MapLayerName;
-  /** The map that these values are of. */
-  version: number;
-  revision: string;
-  /** All values, as base64. */
-  values?: string;
-  /** Those that are others than in the revision that was named: index and value. */
-  changes?: [number, number][];
-}
+export type MapLayerName = operations["getMapLayer"]["parameters"]["path"]["layer"];
+export type MapLayer = Schemas["MapLayer"];

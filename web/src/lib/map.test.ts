@@ -7,7 +7,7 @@ import { clustersOf } from "./mapClusters";
 type Node = FabricMap["nodes"][number];
 const mapOf = (nodes: Node[], links: [string, string][] = [], hosts: [string, string][] = []): FabricMap => {
   const at = (name: string) => nodes.findIndex((node) => node.name === name);
-  return { apiVersion: "", kind: "Map", version: 1, nodes, hosts: hosts.map(([name, of]) => ({ name, node: at(of) })), links: links.map(([a, b], port) => ({ a: at(a), aPort: `eth${port}`, b: at(b), bPort: `eth${port}` })) };
+  return { apiVersion: "canopy/v1", kind: "Map", version: "1", nodes, hosts: hosts.map(([name, of]) => ({ name, node: at(of) })), links: links.map(([a, b], port) => ({ a: at(a), aPort: `eth${port}`, b: at(b), bPort: `eth${port}` })) };
 };
 const node = (name: string, id: number, tier: number, site?: string): Node => ({ name, id, tier, ...(site !== undefined && { site }) });
 const where = (map: FabricMap, layout: MapLayout) => Object.fromEntries([...map.nodes, ...map.hosts].map(({ name }, at) => [name, `${layout.x[at]} ${layout.y[at]}`]));
@@ -36,7 +36,7 @@ function fabric(draw: (bound: number) => number, of: ReadonlySet<number>): Fabri
       if (isNear && draw(3) > 0) links.push([one.name, other.name]);
     }
   }
-  return mapOf(all.map(({ name, id, tier, site }) => node(name, id, tier, site)), links, all.filter(({ kind }) => kind === "leaf").flatMap(({ name, id }) => Array.from({ length: id % 4 }, (_, at): [string, string] => [`host${id}-${at}`, name])));
+  return mapOf(all.map(({ name, id, tier, site }) => node(name, id, tier, site ?? undefined)), links, all.filter(({ kind }) => kind === "leaf").flatMap(({ name, id }) => Array.from({ length: id % 4 }, (_, at): [string, string] => [`host${id}-${at}`, name])));
 }
 
 function nearestPair({ x, y }: MapLayout, count: number): number {
@@ -134,7 +134,7 @@ it("finds the node under the pointer, none in between, and the next one in a dir
 it("lays out the largest fabric", () => {
   const leaves = Array.from({ length: 8000 }, (_, at) => node(`leaf${at}`, at, 1));
   const spines = Array.from({ length: 2000 }, (_, at) => node(`spine${at}`, 8000 + at, 2));
-  const map: FabricMap = { apiVersion: "", kind: "Map", version: 1, nodes: [...leaves, ...spines], hosts: Array.from({ length: 131_072 }, (_, at) => ({ name: `host${at}`, node: at % 8000 })), links: leaves.flatMap((_, at) => [0, 1, 2, 3].map((up) => ({ a: at, aPort: `eth${up}`, b: 8000 + ((at + up) % 2000), bPort: `eth${at}` }))) };
+  const map: FabricMap = { apiVersion: "canopy/v1", kind: "Map", version: "1", nodes: [...leaves, ...spines], hosts: Array.from({ length: 131_072 }, (_, at) => ({ name: `host${at}`, node: at % 8000 })), links: leaves.flatMap((_, at) => [0, 1, 2, 3].map((up) => ({ a: at, aPort: `eth${up}`, b: 8000 + ((at + up) % 2000), bPort: `eth${at}` }))) };
   const { cells, bounds } = mapLayout(map);
   expect(cells.every(({ nodes }) => nodes.length <= 40)).toBe(true);
   expect(bounds.width / bounds.height).toBeGreaterThan(1);

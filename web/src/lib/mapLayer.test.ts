@@ -6,7 +6,7 @@ import { LAYERS, linksNeeding, linkStates, nodesNeeding, ofBoth, stateAt, STATES
 const map: FabricMap = {
   apiVersion: "canopy/v1",
   kind: "Map",
-  version: 1,
+  version: "1",
   nodes: ["n10", "n2", "n3"].map((name, id) => ({ name, id, tier: 1 })),
   hosts: [{ name: "h1", node: 0 }],
   links: [{ a: 0, aPort: "eth1", b: 3, bPort: "eth0" }, { a: 1, aPort: "eth1", b: 2, bPort: "eth1" }, { a: 0, aPort: "eth2", b: 2, bPort: "eth2" }],

@@ -113,7 +113,6 @@ function Picked({ map, at }: { map: Fabric; at: number }) {
                 {mine}
               </Link>{" "}
               to {other}
-              {map.links[link]?.drained ? ", drained" : ""}
             </li>
           );
         })}

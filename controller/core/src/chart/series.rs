@@ -159,6 +159,8 @@ series! {
     Outstanding = "outstanding", Packets;
     /// Packets that were sent and that a branch has not acknowledged.
     Lag = "lag", Packets;
+    /// Share of the PSNs by which a branch raised the minimum of its node: all other branches had acknowledged them before.
+    Waited = "waited", Share;
     /// Packets marked CE at a port.
     Marks = "marks", PerSecond;
     /// Share of the Echo Requests over a link without a reply.

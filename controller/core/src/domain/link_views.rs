@@ -28,16 +28,17 @@ impl LinkViews<'_> {
 
     /// See [`super::Domain::link`].
     pub(super) fn one(&self, node: &str, port: &str) -> Option<LinkView> {
-        let mut all = self.links.declared(self.state).into_iter();
-        let declared = all.find(|d| d.from.device == node && d.from.port == port)?;
-        self.view(declared)
+        self.view(self.links.declared_from(self.state, node, port)?)
     }
 
     /// See [`super::Domain::flows`].
     pub(super) fn flows(&self, node: Option<&str>, port: Option<&str>) -> Vec<FlowView> {
         let mut flows = Vec::new();
-        for declared in self.links.declared(self.state) {
-            let from = &declared.from;
+        let declared = match (node, port) {
+            (Some(node), Some(port)) => self.links.declared_from(self.state, node, port).into_iter().collect(),
+            _ => self.links.declared(self.state),
+        };
+        for Declared { from, .. } in &declared {
             if node.is_some_and(|node| node != from.device) || port.is_some_and(|port| port != from.port) {
                 continue;
             }
@@ -53,7 +54,8 @@ impl LinkViews<'_> {
         flows
     }
 
-    fn fresh_queue(&self, from: &Endpoint) -> Option<(&Queue, Duration)> {
+    /// The queue of a direction, if its agent reported it lately.
+    pub(super) fn fresh_queue(&self, from: &Endpoint) -> Option<(&Queue, Duration)> {
         let queue = self.links.direction(from)?.queue.as_ref()?;
         let ago = self.now.since(queue.at);
         (ago <= STALE).then_some((queue, ago))
@@ -104,9 +106,11 @@ impl LinkViews<'_> {
             pushes: machine.map_or(0, |m| m.pushes()),
             pushed_ago: pushed.map(|p| self.now.since(p.at)),
             pushed_rtt: pushed.map(|p| p.rtt),
-            congestion: self
-                .fresh_queue(&from)
-                .map(|(queue, reported_ago)| LinkCongestion { queue: queue.report.queue, reported_ago }),
+            congestion: self.fresh_queue(&from).map(|(queue, reported_ago)| LinkCongestion {
+                queue: queue.report.queue,
+                load: queue.load.rate,
+                reported_ago,
+            }),
             loss: direction.and_then(|d| Some((d.losses.newest()?, d.carried))).map(|(newest, carried)| LinkLossView {
                 requests: newest.requests,
                 lost: newest.lost,

@@ -11,7 +11,7 @@ use canopy_model::ids::{Generation, GroupId, PortIndex};
 use canopy_model::node_spec::{BranchKind, Peer, PortThresholds};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_model::topology::{Endpoint, LinkBuffer, PortNumber};
-use canopy_units::{Monotonic, Octets, Rate, nanos};
+use canopy_units::{Monotonic, Octets, Rate, UnixTime, nanos};
 
 use super::change::{Effect, Prepared, ThresholdEffect, ThresholdEffects};
 use super::data_flows::{Carried, DataFlows, Withheld};
@@ -128,6 +128,39 @@ pub(super) struct Report {
 pub(super) struct Queue {
     pub(super) report: PortCongestion,
     pub(super) at: Monotonic,
+    pub(super) load: Load,
+}
+
+/// What a port sent between two reports.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// The report from which on the next rate is measured: its octets, and when its agent took it.
+    since: (Octets, UnixTime),
+    /// `None` until two reports of one agent are far enough from each other.
+    pub(super) rate: Option<Rate>,
+}
+
+/// Reports that are nearer to each other than this are measured as one: what their clocks lack would be much of the rate.
+const LOAD_EVERY: Duration = Duration::from_millis(500);
+
+impl Load {
+    fn first(octets: Octets, taken: UnixTime) -> Self {
+        Self { since: (octets, taken), rate: None }
+    }
+
+    /// With one more report. Octets that became fewer are those of another port or kernel, and a clock that was set back measures nothing.
+    fn next(self, octets: Octets, taken: UnixTime) -> Self {
+        let (before, since) = self.since;
+        let sent = octets.get().checked_sub(before.get());
+        let Some((sent, ns)) = sent.zip(taken.nanos().checked_sub(since.nanos())) else {
+            return Self::first(octets, taken);
+        };
+        let time = Duration::from_nanos(ns);
+        if time < LOAD_EVERY {
+            return self;
+        }
+        Self { since: (octets, taken), rate: Some(Rate::of(Octets(sent), time)) }
+    }
 }
 
 /// The declared settings of a direction.
@@ -390,18 +423,30 @@ impl Links {
     }
 
     /// See [`super::Domain::queues`].
-    pub(super) fn queues(&mut self, state: &State, node: &str, reports: Vec<PortCongestion>, now: Monotonic) {
+    pub(super) fn queues(
+        &mut self,
+        state: &State,
+        node: &str,
+        reports: Vec<PortCongestion>,
+        taken: UnixTime,
+        now: Monotonic,
+    ) {
         // A report received after the agent disconnected would never be removed.
         let Some(node) = state.node(node).filter(|node| node.connected) else { return };
         let (spec, Some(ports)) = (&node.spec, self.nodes.get_mut(&node.spec.base.name)) else { return };
-        ports.values_mut().for_each(|direction| direction.queue = None);
+        let before =
+            ports.iter_mut().filter_map(|(port, direction)| Some((port.clone(), direction.queue.take()?.load)));
+        let before: BTreeMap<String, Load> = before.collect();
         let mut room = MAX_REPORTED_FLOWS;
         for mut report in reports {
             let Some(port) = spec.base.ports.get(usize::from(report.port.get()) - 1) else { continue };
             let Some(direction) = ports.get_mut(&port.name) else { continue };
             report.flows.truncate(room);
             room -= report.flows.len();
-            direction.queue = Some(Queue { report, at: now });
+            let octets = report.queue.octets;
+            let first = Load::first(octets, taken);
+            let load = before.get(&port.name).map_or(first, |load| load.next(octets, taken));
+            direction.queue = Some(Queue { report, at: now, load });
         }
     }
 
@@ -474,7 +519,21 @@ impl Links {
     /// Every direction out of a node's port, in the topology's order, `a` to `b` first.
     pub(super) fn declared(&self, state: &State) -> Vec<Declared> {
         let Some(network) = state.network() else { return Vec::new() };
-        let directions = network.spec.links.iter().enumerate().flat_map(|(link, decl)| {
+        (0..network.spec.links.len()).flat_map(|link| self.directions(network, link)).collect()
+    }
+
+    /// The direction out of a node's port; `None` if the topology has no such port of a node.
+    pub(super) fn declared_from(&self, state: &State, node: &str, port: &str) -> Option<Declared> {
+        let network = state.network()?;
+        let at = network.node(node)?;
+        let of_port = network.ports(at).iter().find(|info| network.port_name(at, info.index) == port)?;
+        self.directions(network, of_port.link).find(|declared| declared.from.device == node)
+    }
+
+    /// The directions of a link that leave through a node's port.
+    fn directions<'a>(&'a self, network: &'a Network, link: usize) -> impl Iterator<Item = Declared> + 'a {
+        let decl = &network.spec.links[link];
+        let directions = {
             let (buffer, v_ecn, v_growth) = (decl.buffer, decl.v_ecn, decl.v_growth);
             let at_a = (
                 buffer.and_then(LinkBuffer::at_a),
@@ -487,7 +546,7 @@ impl Links {
                 v_growth.and_then(PortNumber::at_b),
             );
             let ends = [(&decl.a, &decl.b, at_a), (&decl.b, &decl.a, at_b)];
-            ends.map(|(from, to, (buffer, v_ecn, v_growth))| {
+            ends.into_iter().map(move |(from, to, (buffer, v_ecn, v_growth))| {
                 let v_ecn = v_ecn.and_then(|permille| u16::try_from(permille).ok());
                 let settings = ThresholdSettings {
                     alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
@@ -505,8 +564,8 @@ impl Links {
                 };
                 Declared { link, from: from.clone(), to: to.clone(), settings, port, source }
             })
-        });
-        directions.filter(|d| network.node(&d.from.device).is_some()).collect()
+        };
+        directions.filter(|d| network.node(&d.from.device).is_some())
     }
 
     pub(super) fn direction(&self, from: &Endpoint) -> Option<&Direction> {

@@ -56,7 +56,7 @@ use crate::secret::Secret;
 use crate::tenant::Scope;
 use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
-use crate::view::{HmacView, Page, TenantView, WaitedFor};
+use crate::view::{Branches, HmacView, Page, TenantView, WaitedFor};
 
 mod affected;
 mod bound;
@@ -86,6 +86,7 @@ mod link_views;
 mod links;
 mod loss_news;
 mod losses;
+mod map_views;
 mod member_commands;
 mod multicast;
 mod out_of_service;
@@ -515,6 +516,12 @@ impl Domain {
         Some(waited_for::shares(&self.state, group, now).unwrap_or_default())
     }
 
+    /// The branches to a group's receivers; none if it has no tree. `None`: there is no such group.
+    pub fn branches(&self, group: &str) -> Option<Branches> {
+        let group = self.state.groups.get(group)?;
+        Some(waited_for::branches(&self.state, group).unwrap_or_default())
+    }
+
     /// Where a packet of a group is to be seen, and which nodes can capture it; `Some(None)` if it has no tree. `None`: there is no such
     /// group.
     pub fn capture_plan(&self, group: &str) -> Option<Option<CapturePlan>> {
@@ -577,8 +584,9 @@ impl Domain {
     /// previous one: a port that is not in it has no queue state. Ignored: reports of nodes whose agent is not
     /// connected, ports that the node does not have, and flows beyond the first
     /// [`MAX_REPORTED_FLOWS`](canopy_model::congestion::MAX_REPORTED_FLOWS) of the node.
-    pub fn queues(&mut self, node: &str, reports: Vec<PortCongestion>, now: Monotonic) {
-        self.links.queues(&self.state, node, reports, now);
+    /// `taken` is the agent's clock.
+    pub fn queues(&mut self, node: &str, reports: Vec<PortCongestion>, taken: UnixTime, now: Monotonic) {
+        self.links.queues(&self.state, node, reports, taken, now);
     }
 
     /// True when [`Command::PushThresholds`] would change a node's spec, or the record of its measured round-trip times.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What APIs ask of a domain.
 
+use std::collections::HashMap;
+
 use canopy_paths::path::Style;
 use canopy_paths::program::Header;
 use canopy_units::Monotonic;
@@ -8,11 +10,13 @@ use canopy_units::Monotonic;
 use super::Domain;
 use super::host_views::HostViews;
 use super::link_views::LinkViews;
+use super::map_views;
 use super::paging::GroupFilter;
 use super::path_views::PathViews;
 use super::restarts;
 use super::views::Views;
 use crate::fields::{FieldSelector, HostField};
+use crate::map::{Layer, LayerView, MapView};
 use crate::path::{DecodedView, PathsView};
 use crate::view::{
     FlowView, GroupView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, RestartingAgent, TopologyStatus,
@@ -120,6 +124,17 @@ impl Domain {
     /// and `port` where given.
     pub fn flows(&self, node: Option<&str>, port: Option<&str>, now: Monotonic) -> Vec<FlowView> {
         self.link_views(now).flows(node, port)
+    }
+
+    /// Where nodes, hosts and links are on the map; `None` before a topology was declared.
+    pub fn map(&self) -> Option<MapView> {
+        map_views::map(&self.state)
+    }
+
+    /// What is drawn over it; `None` before a topology was declared. `problems` has the values of links and ports, by their names, in
+    /// [`Layer::State`].
+    pub fn map_layer(&self, layer: Layer, problems: &HashMap<String, u8>, now: Monotonic) -> Option<LayerView> {
+        map_views::layer(&self.link_views(now), layer, problems)
     }
 
     fn link_views(&self, now: Monotonic) -> LinkViews<'_> {

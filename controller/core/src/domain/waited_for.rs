@@ -16,7 +16,9 @@ use super::views::address;
 use crate::plan::GroupPlan;
 use crate::progress::{Part, Progress};
 use crate::resource::Group;
-use crate::view::{ReceiverShare, WaitedFor};
+use crate::topology::NodeIx;
+use crate::tree::TreeNode;
+use crate::view::{BranchNode, BranchReceiver, Branches, ReceiverShare, WaitedFor};
 
 /// Progress whose newest sample is older than this is history.
 const FRESH: Duration = Duration::from_secs(5);
@@ -98,6 +100,24 @@ pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<Wai
         unknown_ppm: unknown.round() as u32,
         receivers,
     })
+}
+
+/// The branches from the headend to all receivers. `None`: the group has no tree.
+pub(super) fn branches(state: &State, group: &Group) -> Option<Branches> {
+    let (network, plan) = (state.network()?, group.plan()?);
+    let node = |tree_node: &TreeNode| {
+        let base = &state.nodes[tree_node.node].spec.base;
+        let parent = tree_node.parent.map(|parent| parent.position);
+        BranchNode { name: base.name.clone(), parent, address: base.node_address }
+    };
+    let nodes: Vec<BranchNode> = plan.tree.nodes.iter().map(node).collect();
+    let edges: HashMap<NodeIx, usize> = plan.tree.nodes.iter().zip(0..).map(|(of, place)| (of.node, place)).collect();
+    let receivers = group.present(Role::Receiver).filter_map(|member| {
+        let host = member.spec.host.clone();
+        let edge = *edges.get(&network.host(&host)?.node)?;
+        Some(BranchReceiver { host, edge, address: address(network, member)? })
+    });
+    Some(Branches { nodes, receivers: receivers.collect() })
 }
 
 /// A receiver that acknowledges late, and that the source waits for.

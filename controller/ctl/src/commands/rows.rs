@@ -222,6 +222,7 @@ impl Row for LinkResource {
             ("K_MAX", |l| of_thresholds(l, |t| text(t.k_max_bytes)), false),
             ("K_MIN", |l| of_thresholds(l, |t| text(t.k_min_bytes)), false),
             ("BOUND", |l| of_thresholds(l, |t| bound(t.bound).to_owned()), false),
+            ("LOAD", load, false),
             ("QUEUE", |l| of_queue(l, |c| text(c.queue.queue)), false),
             ("LEVEL", |l| of_queue(l, |c| text(c.queue.level)), false),
             ("MARKED", |l| of_queue(l, |c| text(c.queue.marked)), false),
@@ -249,6 +250,15 @@ fn of_thresholds(link: &LinkResource, cell: fn(&Thresholds) -> String) -> String
 
 fn of_queue(link: &LinkResource, cell: fn(&LinkCongestion) -> String) -> String {
     link.status.congestion.as_ref().map_or_else(|| text(()), cell)
+}
+
+/// Percent of the port's rate that data took between the agent's last two reports.
+fn load(link: &LinkResource) -> String {
+    let load = link.status.congestion.as_ref().and_then(|congestion| congestion.load_bps);
+    match load.filter(|_| link.spec.rate_bps > 0) {
+        Some(bps) => format!("{:.1} %", bps as f64 * 100.0 / link.spec.rate_bps as f64),
+        None => text(()),
+    }
 }
 
 /// What decided K_max, in one word.

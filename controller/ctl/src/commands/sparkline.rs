@@ -8,12 +8,25 @@ const ASCII: [char; 8] = ['_', '.', ',', '-', '~', '=', '^', '#'];
 
 /// The values from 0 to their maximum; more than fit in a line are averaged.
 pub(super) fn draw(values: &[Option<f32>], is_ascii: bool) -> String {
-    let columns = values.len().clamp(1, WIDTH);
-    let merged: Vec<Option<f32>> = (0..columns).map(|at| column(values, at, columns)).collect();
+    let merged = merged(values);
     let max = merged.iter().flatten().fold(0.0f32, |a, b| a.max(*b));
+    steps(&merged, max, is_ascii)
+}
+
+/// The same of shares, from 0 to 1.
+pub(super) fn shares(values: &[Option<f32>], is_ascii: bool) -> String {
+    steps(&merged(values), 1.0, is_ascii)
+}
+
+fn merged(values: &[Option<f32>]) -> Vec<Option<f32>> {
+    let columns = values.len().clamp(1, WIDTH);
+    (0..columns).map(|at| column(values, at, columns)).collect()
+}
+
+fn steps(merged: &[Option<f32>], max: f32, is_ascii: bool) -> String {
     let steps = if is_ascii { ASCII } else { BLOCKS };
     let step = |value: f32| if max > 0.0 { (value.max(0.0) / max * 7.0).round() as usize } else { 0 };
-    merged.into_iter().map(|value| value.map_or(' ', |value| steps[step(value).min(7)])).collect()
+    merged.iter().map(|value| value.map_or(' ', |value| steps[step(value).min(7)])).collect()
 }
 
 fn column(values: &[Option<f32>], at: usize, columns: usize) -> Option<f32> {
@@ -40,6 +53,7 @@ mod tests {
         assert_eq!(draw(&[Some(0.0), Some(0.0)], false), "▁▁");
         assert_eq!(draw(&[Some(-1.0), Some(1.0)], false), "▁█");
         assert_eq!(draw(&[], false), " ");
+        assert_eq!(shares(&[Some(0.0), None, Some(0.25), Some(0.5)], false), "▁ ▃▅", "of the whole");
         let long: Vec<_> = (0..600).map(|n| (n >= 300).then_some(1.0)).collect();
         assert_eq!(draw(&long, true), format!("{}{}", " ".repeat(30), "#".repeat(30)));
     }

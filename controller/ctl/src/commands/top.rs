@@ -5,10 +5,10 @@ use std::io::Write;
 use std::time::Duration;
 
 use canopy_controller_api::query::LimitQuery;
-use canopy_controller_api::waited::{ReceiverShare, WaitedFor};
+use canopy_controller_api::waited::{ReceiverShare, WaitedFor, WaitedStrip};
 use serde_json::Value;
 
-use super::{segment, with_query};
+use super::{segment, sparkline, with_query};
 use crate::cli::TopArgs;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -25,15 +25,20 @@ const BAR: usize = 20;
 /// The controller cannot be reached, or there is no such group.
 pub async fn run(client: &Client, args: &TopArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let query = with_query("", &LimitQuery { limit: args.limit })?;
-    let path = format!("/api/v1/groups/{}/waited-for{query}", segment("group", &args.name)?);
+    let part = if args.strip { "/strip" } else { "" };
+    let path = format!("/api/v1/groups/{}/waited-for{part}{query}", segment("group", &args.name)?);
     let doing = format!("reading the shares of group {}", args.name);
     loop {
         let answer: Value = client.get(&doing, &path).await?;
         if args.json {
             json(out, &answer)?;
         } else {
-            let shares = serde_json::from_value(answer).map_err(|e| Failure::new(Exit::Error, e.to_string()))?;
-            write(&shares, out)?;
+            let failed = |e: serde_json::Error| Failure::new(Exit::Error, e.to_string());
+            if args.strip {
+                write_strip(&serde_json::from_value(answer).map_err(failed)?, is_ascii(), out)?;
+            } else {
+                write(&serde_json::from_value(answer).map_err(failed)?, out)?;
+            }
         }
         if !args.watch {
             return Ok(());
@@ -64,6 +69,27 @@ fn write(shares: &WaitedFor, out: &mut dyn Write) -> Result<(), Failure> {
     if shares.unknown_ppm > 0 && shares.psns > 0 {
         let share = percent(shares.unknown_ppm);
         writeln!(out, "{share} is behind nodes that do not report shares")?;
+    }
+    Ok(())
+}
+
+fn is_ascii() -> bool {
+    !sparkline::is_utf8(|name| std::env::var(name).ok())
+}
+
+fn write_strip(strip: &WaitedStrip, is_ascii: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let group = text(&strip.group);
+    if strip.receivers.is_empty() {
+        return Ok(writeln!(out, "group {group} has no receiver that gets data")?);
+    }
+    let rows = strip.receivers.iter().map(|r| {
+        let shares: Vec<Option<f32>> = r.shares_ppm.iter().map(|ppm| ppm.map(|ppm| ppm as f32 / 1e6)).collect();
+        let minute = r.minute_ppm.map_or_else(|| text(()), percent);
+        vec![text(&r.host), text(&r.node), minute, sparkline::shares(&shares, is_ascii)]
+    });
+    table(out, &["RECEIVER", "EDGE", "LAST MINUTE", "LAST 5 MINUTES"], rows.collect())?;
+    if strip.left > 0 {
+        writeln!(out, "{} more receivers: --limit", strip.left)?;
     }
     Ok(())
 }
@@ -133,6 +159,32 @@ mod tests {
             sentence(&two).unwrap(),
             "The source waits for r3 behind n5 most: 97.4 % of the PSNs, ACKs after 34 ms."
         );
+    }
+
+    /// Catches a strip on the scale of its largest share: of a receiver that is waited for little it would be full.
+    #[test]
+    fn a_strip_has_the_share_of_the_whole_at_each_time() {
+        let row = |host: &str, ppm: u32| canopy_controller_api::waited::StripReceiver {
+            host: host.into(),
+            node: "n5".into(),
+            minute_ppm: Some(ppm),
+            shares_ppm: [vec![None; 290], vec![Some(ppm); 10]].concat(),
+        };
+        let strip = WaitedStrip {
+            api_version: ApiVersion,
+            kind: Kind::WaitedStrip,
+            group: "g".into(),
+            start_unix_ns: 0,
+            receivers: vec![row("r3", 1_000_000), row("r1", 20_000)],
+            left: 3,
+        };
+        let mut out = Vec::new();
+        write_strip(&strip, true, &mut out).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        let rows: Vec<&str> = shown.lines().collect();
+        assert!(rows[1].contains("100.0 %") && rows[1].ends_with("  ##"), "{shown}");
+        assert!(rows[2].contains("2.0 %") && rows[2].ends_with("  __"), "{shown}");
+        assert_eq!(rows[3], "3 more receivers: --limit");
     }
 
     #[test]

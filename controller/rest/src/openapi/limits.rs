@@ -13,6 +13,7 @@ use canopy_controller_core::chart::store::MAX_STEP;
 use canopy_controller_core::fields::{DrainField, Field, GroupField, HostField, LinkField, NodeField, ProblemField};
 use canopy_controller_core::incident::MAX_INCIDENTS;
 use canopy_controller_core::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
+use canopy_controller_core::map::Layer;
 use canopy_controller_core::metadata::{MAX_LABEL_PREFIX, MAX_LABEL_WORD, MAX_LABELS};
 use canopy_controller_core::role::Role;
 use canopy_model::drain::MAX_REASON;
@@ -22,7 +23,7 @@ use canopy_model::log_level::{LEVELS, MAX_FILTER};
 use canopy_model::retirement::TIMEOUT_SECONDS;
 use canopy_model::silence::MAX_NOTE;
 use canopy_model::topology::{
-    MAX_LINK_MTU, MAX_LINK_RTT, MAX_PORT, MIN_BUFFER, MIN_K_BASE, MIN_LINK_MTU, V_ECN_PERMILLE,
+    MAX_LINK_MTU, MAX_LINK_RTT, MAX_PORT, MIN_BUFFER, MIN_K_BASE, MIN_LINK_MTU, NODE_TIERS, V_ECN_PERMILLE,
 };
 use serde_json::{Value, json};
 
@@ -74,6 +75,8 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("TopologySpec", "hosts", json!({"maxItems": MAX_HOSTS})),
         ("TopologySpec", "links", json!({"maxItems": MAX_LINKS})),
         ("NodeDecl", "name", name()),
+        ("NodeDecl", "site", json!({"pattern": name_pattern(), "maxLength": MAX_NAME, "minLength": 1})),
+        ("NodeDecl", "tier", range((*NODE_TIERS.start()).into()..=(*NODE_TIERS.end()).into())),
         ("HostDecl", "name", name()),
         ("HostDecl", "address", json!({"format": "ipv6"})),
         ("HostDecl", "prefix", json!({"format": "ipv6-prefix"})),
@@ -165,7 +168,9 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         ("/api/v1/charts", "series") => json!({"enum": Series::ALL}),
         ("/api/v1/charts", "step") => range(1..=MAX_STEP),
         ("/api/v1/audit", "action") => json!({"enum": Action::ALL}),
-        ("/api/v1/groups/{group}/waited-for", "limit") => up_to(waited::MAX_LIMIT),
+        ("/api/v1/groups/{group}/waited-for" | "/api/v1/groups/{group}/waited-for/strip", "limit") => {
+            up_to(waited::MAX_LIMIT)
+        }
         ("/api/v1/audit", "continue") => json!({"pattern": "^[0-9]{1,19}$"}),
         // The hexadecimal digits of a name.
         ("/api/v1/groups" | "/api/v1/hosts" | "/api/v1/tenants", "continue") => {
@@ -191,6 +196,8 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         // A sequence number for the list, a token for the stream.
         ("/api/v1/events", "after") => json!({"pattern": r"^([0-9a-f]{16}\.)?[0-9]{1,19}$"}),
         ("/api/v1/events", "before") => json!({"pattern": "^[0-9]{1,19}$"}),
+        ("/api/v1/map/layers/{layer}", "layer") => json!({"enum": Layer::ALL.map(Layer::name)}),
+        (_, "since") => json!({"pattern": r"^[0-9a-f]{16}\.[0-9]{1,19}$"}),
         (_, "set") => json!({"pattern": ID}),
         (_, "capture") => json!({"pattern": "^[0-9a-f]{8}$"}),
         (_, "after") => json!({"pattern": r"^[0-9a-f]{16}\.[0-9]{1,19}$"}),

@@ -20,7 +20,7 @@ const SENT: [(Kind, &str); 5] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 43] = [
+const ANSWERS: [(&str, Kind); 46] = [
     ("List_SessionItem", Kind::SessionList),
     ("List_TenantItem", Kind::TenantList),
     ("List_Revocation", Kind::RevocationList),
@@ -48,12 +48,15 @@ const ANSWERS: [(&str, Kind); 43] = [
     ("List_GroupSample", Kind::GroupTelemetryList),
     ("NodeSample", Kind::NodeTelemetry),
     ("WaitedFor", Kind::WaitedFor),
+    ("WaitedStrip", Kind::WaitedStrip),
     ("Paths", Kind::Paths),
     ("DecodedPath", Kind::DecodedPath),
     ("Capture", Kind::Capture),
     ("List_CaptureItem", Kind::CaptureList),
     ("ExpectedPacket", Kind::ExpectedPacket),
     ("Charts", Kind::Charts),
+    ("Map", Kind::Map),
+    ("MapLayer", Kind::MapLayer),
     ("List_ProblemItem", Kind::ProblemList),
     ("List_ProblemCodeItem", Kind::ProblemCodeList),
     ("List_IncidentItem", Kind::IncidentList),

@@ -19,6 +19,7 @@ pub(crate) mod identities;
 pub(crate) mod incidents;
 pub(crate) mod links;
 pub(crate) mod log_levels;
+pub(crate) mod map;
 pub(crate) mod members;
 pub(crate) mod nodes;
 pub(crate) mod page;

@@ -10,6 +10,51 @@ use serde_json::json;
 
 use crate::support::{Api, member};
 
+/// Catches a share that is not multiplied with those above it, one of another receiver, and a second without data that counts.
+#[tokio::test]
+async fn the_strip_of_a_group_has_the_shares_of_its_receivers_by_second() {
+    let api = Api::prepared().await;
+    for (host, role, qpn) in [("s1", "source", 17), ("r1", "receiver", 18), ("r2", "receiver", 19)] {
+        assert_eq!(api.post("/api/v1/groups/g1/members", &member(host, role, qpn)).await.status, 201);
+    }
+    let path = "/api/v1/groups/g1/waited-for/strip";
+    let empty = api.get(path).await.json();
+    assert_eq!(empty["receivers"][0]["minutePpm"], serde_json::Value::Null);
+    let id = api.controller.read(|d| d.group("g1")).unwrap().status.group_id;
+    let edge = api.controller.read(|d| d.node("n2")).unwrap().spec.node_address.to_string();
+    // PSNs by which each branch has raised the minimum of its node: r2 of three in four; nothing in the third second.
+    let completed = |second: u64, of: &[(&str, u64)]| -> BTreeMap<GroupId, GroupTelemetry> {
+        let moved = [0, 100, 200, 200][second as usize];
+        let branch = |(address, each): &(&str, u64)| {
+            json!({"address": address, "next": moved, "unconfirmed": false, "ackPsn": null, "epsn": null, "ccount": 0, "lastFeedbackNs": null,
+                "packets": moved, "bytes": moved * 1000, "completedMin": moved * each / 4})
+        };
+        let sample = json!({"groupId": id, "epoch": 1, "high": moved, "minNext": moved, "acksIn": 0, "acksOut": 0, "naksIn": 0, "naksOut": 0,
+            "cnpsIn": 0, "cnpsOut": 0, "dataPackets": moved, "dataBytes": moved * 1000, "drops": [],
+            "branches": of.iter().map(branch).collect::<Vec<_>>()});
+        BTreeMap::from([(id, serde_json::from_value(sample).unwrap())])
+    };
+    for second in 0..4 {
+        let taken = UnixTime::from_nanos((50 + second) * 1_000_000_000);
+        for (node, branches) in
+            [("n1", &[(edge.as_str(), 4)][..]), ("n2", &[("2001:db8:2::1", 1), ("2001:db8:3::1", 3)][..])]
+        {
+            let sample = completed(second, branches);
+            let progress = api.controller.telemetry().progress(node, &sample);
+            api.controller.chart_groups(node, taken, &sample, &progress);
+        }
+    }
+    let strip = api.get(path).await.json();
+    let rows: Vec<_> =
+        strip["receivers"].as_array().unwrap().iter().map(|r| (&r["host"], &r["node"], &r["minutePpm"])).collect();
+    assert_eq!(json!(rows), json!([["r2", "n2", 750_000], ["r1", "n2", 250_000]]));
+    assert_eq!(strip["receivers"][0]["sharesPpm"].as_array().unwrap().len(), 300);
+    let one = api.get(&format!("{path}?limit=1")).await.json();
+    assert_eq!((one["receivers"].as_array().unwrap().len(), &one["left"]), (1, &json!(1)));
+    assert_eq!(api.get("/api/v1/groups/none/waited-for/strip").await.problem().0, 404);
+    assert_eq!(api.get(&format!("{path}?limit=0")).await.problem().0, 400);
+}
+
 fn telemetry(id: GroupId, packets: u64) -> BTreeMap<GroupId, GroupTelemetry> {
     let sample = json!({"groupId": id, "epoch": 1, "high": packets, "minNext": packets - 5, "acksIn": 0, "acksOut": 0, "naksIn": 0, "naksOut": 0,
         "cnpsIn": 0, "cnpsOut": 0, "dataPackets": packets, "dataBytes": packets * 1000, "branches": [], "drops": []});

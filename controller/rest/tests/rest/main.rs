@@ -16,6 +16,7 @@ mod incidents;
 mod limits;
 mod log_levels;
 mod managers;
+mod map;
 mod openapi;
 mod operators;
 mod paths;

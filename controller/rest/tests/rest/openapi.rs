@@ -25,7 +25,7 @@ async fn every_described_path_is_served_with_that_method() {
     let description = api.get("/api/v1/openapi.json").await.json();
     assert!(description["openapi"].as_str().unwrap().starts_with("3.1"));
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 67);
+    assert_eq!(paths.len(), 70);
     for (path, methods) in paths {
         let concrete =
             path.replace("{group}", "g1").replace("{node}", "n1").replace("{host}", "r1").replace("{port}", "eth1");

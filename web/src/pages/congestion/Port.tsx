@@ -7,7 +7,7 @@ import { RANGES, type Range } from "../../api/charts";
 import { useCharts } from "../../api/useCharts";
 import * as queries from "../../api/queries";
 import type { Flow } from "../../api/types";
-import { heaviest, isQuiet, notified, overTime, reaction, sources, type Congested, type finder } from "../../lib/congestion";
+import { heaviest, isQuiet, notified, overTime, reaction, sent, sources, type Congested, type finder } from "../../lib/congestion";
 import { bytes, count, counted, permille, rate } from "../../lib/format";
 import { ReportedAgo } from "../../ui/Age";
 import { Chart } from "../../ui/Chart";
@@ -111,6 +111,11 @@ function Sources({ found, name }: { found: ReturnType<typeof sources>; name: str
       </table>
       {found.some((source) => source.group) && <p className="faint">Copies of a group are counted by flow only while the queue is above K_min.</p>}
       {found.length > ROWS && <p className="faint">{count(found.length - ROWS)} more sources.</p>}
+      {found.some((source) => sent(source.counts) > 0) && (
+        <p className="faint">
+          A source keeps to the lowest of the limits that it was sent. Which one that is, its pacer knows; on the host: <Command line="canopy-pacer status" />
+        </p>
+      )}
     </>
   );
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receivers that the source waits for: a strip of their shares, and the same as a table.
 import { useQuery } from "@tanstack/react-query";
+import { useStrip } from "../../api/useStrip";
 import * as queries from "../../api/queries";
 import { count } from "../../lib/format";
 import { parts, percent, sentence, wait } from "../../lib/waited";
 import { Command } from "../../ui/Command";
 import { Loaded } from "../../ui/Page";
+import { Strip } from "./Strip";
 
 export function Waited({ group }: { group: string }) {
   const query = useQuery(queries.waitedFor(group));
+  const feed = useStrip(group);
   return (
     <Loaded query={query}>
       {(shares) => {
@@ -31,6 +34,7 @@ export function Waited({ group }: { group: string }) {
                       <th scope="col">Receiver</th>
                       <th scope="col">Edge</th>
                       <th scope="col" className="right">Waited for</th>
+                      <th scope="col" className="wide">Last 5 minutes</th>
                       <th scope="col" className="right">ACK after</th>
                     </tr>
                   </thead>
@@ -40,6 +44,7 @@ export function Waited({ group }: { group: string }) {
                         <td>{r.host}</td>
                         <td>{r.node}</td>
                         <td className="right num">{percent(r.sharePpm)}</td>
+                        <td className="wide"><Strip host={r.host} feed={feed} /></td>
                         <td className="right num">{wait(r.waitNs)}</td>
                       </tr>
                     ))}
@@ -48,6 +53,7 @@ export function Waited({ group }: { group: string }) {
               </>
             )}
             {shares.left > 0 && <p className="faint">{count(shares.left)} more receivers: <Command line={`canopyctl top group ${group} --limit 1000`} /></p>}
+            <Command line={`canopyctl top group ${group} --strip`} />
           </>
         );
       }}

@@ -11,7 +11,7 @@ const link = (a: number, b: number) => ({ a, aPort: `eth${b}`, b, bPort: `eth${a
 const map: FabricMap = {
   apiVersion: "canopy/v1",
   kind: "Map",
-  version: 1,
+  version: "1",
   nodes: [node("core", 1, 3), node("s1", 2, 2), node("l1", 3, 1), node("s2", 4, 2), node("l2", 5, 1)],
   hosts: [{ name: "h1", node: 2 }],
   links: [link(0, 1), link(1, 0), link(1, 2), link(3, 4), link(0, 3), link(2, 5)],

@@ -38,6 +38,7 @@ mod lifecycle;
 mod links;
 mod losses;
 mod lost;
+mod map;
 mod moving;
 mod multicast;
 mod opening;

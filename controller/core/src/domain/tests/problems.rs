@@ -481,7 +481,12 @@ fn a_queue_above_k_max_is_a_congestion_while_its_report_is_fresh() {
     let mut congested = |peak: u64, seconds: u64| {
         let queue = QueueTelemetry { peak_queue: Octets(peak), ..QueueTelemetry::default() };
         let port = PortIndex::new("port", 1).unwrap();
-        w.domain.queues("leaf1", vec![PortCongestion { port, queue, flows: vec![] }], instant(18 * S));
+        w.domain.queues(
+            "leaf1",
+            vec![PortCongestion { port, queue, flows: vec![] }],
+            UnixTime::from_nanos(0),
+            instant(18 * S),
+        );
         let symptoms = w.domain.node_symptoms("leaf1", instant((18 + seconds) * S));
         symptoms.iter().any(|s| s.key == key(Code::LinkCongested, Object::Port("leaf1/up1".into())))
     };

@@ -3,6 +3,7 @@
 
 use canopy_model::congestion::{FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry};
 use canopy_model::ids::{PortIndex, Qpn};
+use canopy_units::UnixTime;
 
 use super::*;
 use crate::testing::fabric;
@@ -38,9 +39,13 @@ fn report(port: u64, queue: u64, flows: u32) -> PortCongestion {
     }
 }
 
+fn taken(at: u64) -> UnixTime {
+    UnixTime::from_nanos(at)
+}
+
 fn shown(w: &World, name: &str, now_ns: u64) -> Option<(u64, u64)> {
     let (node, port) = name.split_once('/').unwrap();
-    let LinkCongestion { queue, reported_ago } =
+    let LinkCongestion { queue, reported_ago, .. } =
         w.domain.link(node, port, instant(now_ns)).unwrap().status.congestion?;
     Some((queue.queue.get(), nanos(reported_ago)))
 }
@@ -54,8 +59,13 @@ fn flows(w: &World, node: Option<&str>, port: Option<&str>) -> Vec<String> {
 fn a_queue_is_shown_at_its_port_until_a_report_omits_it() {
     let mut w = world();
     // leaf1 has no port 9, and there is no node n9.
-    w.domain.queues("leaf1", vec![report(1, 7_000, 2), report(2, 8_000, 1), report(9, 1, 1)], instant(3 * S));
-    w.domain.queues("n9", vec![report(1, 1, 1)], instant(3 * S));
+    w.domain.queues(
+        "leaf1",
+        vec![report(1, 7_000, 2), report(2, 8_000, 1), report(9, 1, 1)],
+        taken(3 * S),
+        instant(3 * S),
+    );
+    w.domain.queues("n9", vec![report(1, 1, 1)], taken(3 * S), instant(3 * S));
     assert_eq!((shown(&w, "leaf1/up1", 4 * S), shown(&w, "leaf1/host1", 4 * S)), (Some((7_000, S)), Some((8_000, S))));
     assert_eq!((shown(&w, "leaf2/up1", 4 * S), shown(&w, "spine1/down1", 4 * S)), (None, None));
     let all = ["leaf1/up1 :: 1", "leaf1/up1 ::1 1", "leaf1/host1 :: 1"];
@@ -63,35 +73,56 @@ fn a_queue_is_shown_at_its_port_until_a_report_omits_it() {
     assert_eq!(flows(&w, Some("leaf1"), None), all);
     assert_eq!(flows(&w, Some("leaf1"), Some("host1")), all[2..]);
     assert_eq!(flows(&w, Some("leaf2"), None), [""; 0]);
-    w.domain.queues("leaf1", vec![report(2, 8_001, 0)], instant(4 * S));
+    w.domain.queues("leaf1", vec![report(2, 8_001, 0)], taken(4 * S), instant(4 * S));
     assert_eq!((shown(&w, "leaf1/up1", 4 * S), shown(&w, "leaf1/host1", 4 * S)), (None, Some((8_001, 0))));
     assert_eq!(flows(&w, None, None), [""; 0]);
+}
+
+/// Catches a rate by the time of arrival, one of reports that are almost one, and one of octets that became fewer.
+#[test]
+fn the_load_is_what_the_data_took_by_the_agents_own_clock() {
+    let mut w = world();
+    let mut after = |octets: u64, taken_ms: u64, arrived: u64| {
+        let mut report = report(1, 1, 0);
+        report.queue.octets = Octets(octets);
+        w.domain.queues("leaf1", vec![report], taken(taken_ms * 1_000_000), instant(arrived * S));
+        let load = w.domain.link("leaf1", "up1", instant(arrived * S)).unwrap().status.congestion.unwrap().load;
+        load.map(Rate::bps)
+    };
+    assert_eq!(after(1_000, 10_000, 3), None);
+    assert_eq!(after(2_000, 11_000, 3), Some(8_000));
+    assert_eq!(after(9_000, 11_001, 3), Some(8_000), "a millisecond later");
+    assert_eq!(after(10_000, 13_000, 4), Some(32_000), "8,000 octets in two seconds");
+    assert_eq!(after(10_000, 14_000, 5), Some(0));
+    assert_eq!(after(1, 15_000, 6), None, "a machine that started again");
+    assert_eq!(after(1_001, 16_000, 7), Some(8_000));
+    assert_eq!(after(2_001, 15_000, 8), None, "a clock that was set back");
 }
 
 #[test]
 fn a_node_cannot_make_more_than_64_flows_grow_here() {
     let mut w = world();
-    w.domain.queues("leaf1", vec![report(1, 1, 60), report(2, 1, 60)], instant(3 * S));
+    w.domain.queues("leaf1", vec![report(1, 1, 60), report(2, 1, 60)], taken(3 * S), instant(3 * S));
     assert_eq!((flows(&w, None, Some("up1")).len(), flows(&w, None, Some("host1")).len()), (60, 4));
 }
 
 #[test]
 fn stale_queue_state_is_not_shown() {
     let mut w = world();
-    w.domain.queues("leaf1", vec![report(1, 7_000, 1)], instant(3 * S));
+    w.domain.queues("leaf1", vec![report(1, 7_000, 1)], taken(3 * S), instant(3 * S));
     assert_eq!(shown(&w, "leaf1/up1", 63 * S), Some((7_000, 60 * S)));
     assert_eq!(shown(&w, "leaf1/up1", 63 * S + 1), None, "a minute old");
     assert_eq!(w.domain.flows(None, None, instant(63 * S + 1)), []);
     w.domain.agent_gone("leaf1", instant(0));
     assert_eq!((shown(&w, "leaf1/up1", 4 * S), flows(&w, None, None)), (None, vec![]));
-    w.domain.queues("leaf1", vec![report(1, 7_000, 1)], instant(3 * S));
+    w.domain.queues("leaf1", vec![report(1, 7_000, 1)], taken(3 * S), instant(3 * S));
     assert_eq!(shown(&w, "leaf1/up1", 4 * S), None, "a report received after the agent disconnected");
 }
 
 #[test]
 fn a_port_keeps_its_queue_when_it_is_numbered_anew_and_loses_it_when_it_is_gone() {
     let mut w = world();
-    w.domain.queues("leaf1", vec![report(1, 7_000, 1)], instant(3 * S));
+    w.domain.queues("leaf1", vec![report(1, 7_000, 1)], taken(3 * S), instant(3 * S));
     let mut spec = fabric(2, 1, 1);
     let up1 = spec.links.iter().position(|l| l.label().contains("leaf1/up1")).unwrap();
     let last = spec.links.len() - 1;
