@@ -28,7 +28,7 @@ export function Strip({ host, feed }: Props) {
     ];
     return () => ends.forEach((end) => end());
   }, [host, feed]);
-  return <canvas ref={canvas} role="img" aria-label={`${host}: reading`} className="strip" />;
+  return <canvas ref={canvas} role="img" aria-label={`${host}: reading`} className="seconds" />;
 }
 
 function draw(canvas: HTMLCanvasElement, shares: Shares): void {
