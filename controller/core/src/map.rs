@@ -21,7 +21,7 @@ const MOST: u8 = NOT_MEASURED - 1;
 /// What is drawn over the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
-    /// Of link directions: 0 in service, 1 drained, not reported yet, or a problem of severity info, 2 a warning, 3 critical.
+    /// Of link directions: 0 in service, 1 drained, not reported (yet, or any more), or a problem of severity info, 2 a warning, 3 critical.
     State,
     /// Of link directions: percent of the port's rate that its data takes.
     Load,

@@ -4015,10 +4015,10 @@ export interface components {
             node: number;
         };
         /**
-         * @description What is drawn over the map, whole or what changed. Values of `state`: 0 in service, 1 drained, not reported yet or with a problem of severity
-         *     info, 2 a warning, 3 critical. `nodes`: 0 in sync, 1 not applied yet, 2 with errors, 3 not connected. `load`: percent of the port's rate.
-         *     `loss`: packets of a thousand. `queue`: below 100 percent of K_min, from 100 on the way from K_min (100) to K_max (200), above 200 how much
-         *     it is above K_max, in percent of K_max. `load`, `loss` and `queue` have 254 at most, and 255 where nothing was measured.
+         * @description What is drawn over the map, whole or what changed. Values of `state`: 0 in service, 1 drained, not reported (yet, or any more) or with a
+         *     problem of severity info, 2 a warning, 3 critical. `nodes`: 0 in sync, 1 not applied yet, 2 with errors, 3 not connected. `load`: percent of
+         *     the port's rate. `loss`: packets of a thousand. `queue`: below 100 percent of K_min, from 100 on the way from K_min (100) to K_max (200),
+         *     above 200 how much it is above K_max, in percent of K_max. `load`, `loss` and `queue` have 254 at most, and 255 where nothing was measured.
          */
         MapLayer: {
             /**

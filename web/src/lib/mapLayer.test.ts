@@ -35,7 +35,7 @@ it("has the worse direction of a link, and one that is not measured behind one t
 });
 
 it("names the links and nodes that need someone by the words of the layer, names in the order of their numbers", () => {
-  expect(linksNeeding(map, Uint8Array.of(1, 3, 2), "state")).toBe("critical: n2/eth1--n3/eth1; warning: n10/eth2--n3/eth2; drained, not reported yet, or info: n10/eth1--h1/eth0");
+  expect(linksNeeding(map, Uint8Array.of(1, 3, 2), "state")).toBe("critical: n2/eth1--n3/eth1; warning: n10/eth2--n3/eth2; drained, not reported, or info: n10/eth1--h1/eth0");
   expect(linksNeeding(map, Uint8Array.of(1, 3, 2), "loss")).toBe("1\u00a0% or more: n2/eth1--n3/eth1; less than 1\u00a0%: n10/eth2--n3/eth2");
   expect(linksNeeding(map, Uint8Array.of(0, 0, 0), "state")).toBe("");
   expect(nodesNeeding(map, Uint8Array.of(1, 1, 3))).toBe("not connected: n3; not applied yet: n2, n10");

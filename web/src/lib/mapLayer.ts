@@ -20,7 +20,7 @@ const PENDING = 1;
 /** What each layer's states are called. */
 export const LEGENDS: Readonly<Record<MapLayerName, Readonly<Record<State, string>>>> = {
   nodes: { ok: "in sync", pending: "not applied yet", degraded: "with errors", failed: "not connected" },
-  state: { ok: "in service", pending: "drained, not reported yet, or info", degraded: "warning", failed: "critical" },
+  state: { ok: "in service", pending: "drained, not reported, or info", degraded: "warning", failed: "critical" },
   load: { ok: "below 70\u00a0% of the rate", pending: "not measured", degraded: "70\u00a0% or more", failed: "95\u00a0% or more" },
   queue: { ok: "below K_min", pending: "not measured", degraded: "K_min or more, packets marked", failed: "K_max or more, sources slowed down" },
   loss: { ok: "none known", pending: "not measured", degraded: "less than 1\u00a0%", failed: "1\u00a0% or more" },

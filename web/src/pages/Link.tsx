@@ -6,7 +6,7 @@ import { useMemo, useState, type ReactNode } from "react";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
 import { bytes, count, counted, permille, rate, span } from "../lib/format";
-import { byObject, reporting, stateOf } from "../lib/link";
+import { agentsOf, byObject, loadOf, stateOf } from "../lib/link";
 import { ReportedAgo } from "../ui/Age";
 import { Command } from "../ui/Command";
 import { Crumbs } from "../ui/Crumbs";
@@ -44,7 +44,7 @@ function Detail({ link }: { link: Link }) {
   const { congestion, loss, rtt, thresholds } = status;
   const problems = useQuery(queries.problems).data ?? [];
   const nodes = useQuery(queries.nodes).data;
-  const [state, word] = stateOf(link, byObject(problems), reporting(nodes));
+  const [state, word] = stateOf(link, byObject(problems), agentsOf(nodes));
   const [draining, setDraining] = useState(false);
   const [a = "", b = ""] = spec.link.split("--");
   const betweenNodes = nodes?.some((n) => n.metadata.name === spec.to.split("/")[0]) ?? false;
@@ -94,8 +94,8 @@ function Detail({ link }: { link: Link }) {
           <dd>{dash(rtt.measuredNs, span)}, {dash(rtt.filteredNs, span)}</dd>
           <dt>Samples</dt>
           <dd>{count(rtt.samples)}, {count(rtt.lost)} lost, {count(rtt.refused)} refused</dd>
-          <dt>Rate</dt>
-          <dd>{rate(spec.rateBps)}</dd>
+          <dt>Rate, load</dt>
+          <dd>{rate(spec.rateBps)}, {dash(congestion?.loadBps, rate)} <span className="faint">{dash(loadOf(link), (percent) => permille(percent * 10))}</span></dd>
           <dt>Link</dt>
           <dd>{a} to {b}{spec.drained ? ", drained" : ""}</dd>
           <dt>The same by command</dt>

@@ -6,7 +6,7 @@ import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
 import { bytes, count, counted, permille, rate, span } from "../lib/format";
-import { byObject, reporting, stateOf } from "../lib/link";
+import { agentsOf, byObject, loadOf, stateOf } from "../lib/link";
 import { byName } from "../lib/order";
 import { WORST_FIRST, type State } from "../lib/state";
 import { ReportedAgo } from "../ui/Age";
@@ -22,6 +22,7 @@ interface Row {
 }
 
 const loss = (row: Row) => row.link.status.loss?.permille ?? 0;
+const percent = (load: number | null) => (load === null ? "–" : permille(load * 10));
 const queue = (row: Row) => row.link.status.congestion?.queueBytes ?? 0;
 
 const COLUMNS: readonly Column<Row>[] = [
@@ -29,6 +30,7 @@ const COLUMNS: readonly Column<Row>[] = [
   { name: "To", width: "minmax(7rem, 1.1fr)", wide: true, cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
   { name: "State", width: "minmax(9rem, 1.3fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => WORST_FIRST.indexOf(r.state) },
   { name: "Loss", width: "4rem", right: true, cell: (r) => (r.link.status.loss ? permille(loss(r)) : "–"), sort: loss },
+  { name: "Load", width: "4rem", right: true, wide: true, cell: ({ link }) => percent(loadOf(link)), sort: ({ link }) => loadOf(link) ?? -1 },
   { name: "Queue", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(queue(r)) : "–"), sort: queue },
   { name: "Peak", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(r.link.status.congestion.peakQueueBytes) : "–"), sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
   { name: "K_max", width: "4.2rem", right: true, wide: true, cell: (r) => (r.link.status.thresholds ? bytes(r.link.status.thresholds.kMaxBytes) : "–"), sort: (r) => r.link.status.thresholds?.kMaxBytes ?? 0 },
@@ -52,10 +54,10 @@ export function Links() {
   const [problems, nodes] = [open.data, reports.data];
   const [text, setText] = useState("");
   const rows = useMemo(() => {
-    const [found, known] = [byObject(problems ?? []), reporting(nodes)];
+    const [found, agents] = [byObject(problems ?? []), agentsOf(nodes)];
     return (query.data ?? [])
       .map((link) => {
-        const [state, word] = stateOf(link, found, known);
+        const [state, word] = stateOf(link, found, agents);
         return { link, state, word };
       })
       .filter((row) => `${row.link.metadata.name}\n${row.link.spec.to}\n${row.word}`.includes(text));

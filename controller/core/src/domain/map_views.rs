@@ -8,6 +8,7 @@ use canopy_model::topology::{Endpoint, LinkDecl};
 use super::link_views::LinkViews;
 use super::state::State;
 use crate::map::{self, Layer, LayerView, MapHost, MapLink, MapNode, MapView, NOT_MEASURED, Version};
+use crate::resource::Node;
 use crate::topology::Network;
 
 /// See [`super::Domain::map`].
@@ -70,16 +71,18 @@ fn of_node(state: &State, name: &str) -> u8 {
 }
 
 fn states(state: &State, network: &Network, problems: &HashMap<String, u8>) -> Vec<u8> {
-    let is_reported = |end: &Endpoint| state.node(&end.device).is_none_or(|node| node.status.is_some());
+    // What an agent that is away reported is history; while it restarts, that is what holds.
+    let is_known = |node: &Node| node.status.is_some() && (node.connected || node.is_restarting());
+    let is_reported = |end: &Endpoint| state.node(&end.device).is_none_or(is_known);
+    // A healthy fabric has no problems: then no name of a link or port is made.
+    let worst = |name: &dyn Fn() -> String| match problems.is_empty() {
+        true => 0,
+        false => problems.get(&name()).copied().unwrap_or_default(),
+    };
     let one = |link: usize, decl: &LinkDecl| {
-        // Few links have problems, and names of links are made for this only.
-        let of_link = if problems.is_empty() { 0 } else { problems.get(&decl.label()).copied().unwrap_or_default() };
         let is_pending = network.is_drained(link) || ![&decl.a, &decl.b].into_iter().all(is_reported);
-        [&decl.a, &decl.b].map(|from| {
-            let of_port =
-                if problems.is_empty() { 0 } else { problems.get(&from.to_string()).copied().unwrap_or_default() };
-            of_link.max(of_port).max(u8::from(is_pending))
-        })
+        let of_link = worst(&|| decl.label()).max(is_pending.into());
+        [&decl.a, &decl.b].map(|from| worst(&|| from.to_string()).max(of_link))
     };
     network.spec.links.iter().enumerate().flat_map(|(link, decl)| one(link, decl)).collect()
 }

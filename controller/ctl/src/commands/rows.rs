@@ -222,7 +222,7 @@ impl Row for LinkResource {
             ("K_MAX", |l| of_thresholds(l, |t| text(t.k_max_bytes)), false),
             ("K_MIN", |l| of_thresholds(l, |t| text(t.k_min_bytes)), false),
             ("BOUND", |l| of_thresholds(l, |t| bound(t.bound).to_owned()), false),
-            ("LOAD", load, false),
+            ("LOAD", load, true),
             ("QUEUE", |l| of_queue(l, |c| text(c.queue.queue)), false),
             ("LEVEL", |l| of_queue(l, |c| text(c.queue.level)), false),
             ("MARKED", |l| of_queue(l, |c| text(c.queue.marked)), false),

@@ -306,6 +306,10 @@ mod tests {
             "RetireSpec" => {
                 serde_json::from_value::<RetireSpec>(json!({field: value})).is_ok_and(|of| of.validate().is_ok())
             }
+            "NodeDecl" => {
+                topology["nodes"][0][field] = value;
+                serde_json::from_value::<TopologySpec>(topology).is_ok_and(|t| t.validate().is_ok())
+            }
             "LinkDecl" => {
                 topology["links"][0][field] = value;
                 serde_json::from_value::<TopologySpec>(topology).is_ok_and(|t| t.validate().is_ok())
@@ -344,7 +348,7 @@ mod tests {
                 );
             }
         }
-        assert_eq!(checked, 12);
+        assert_eq!(checked, 13);
         for mtu in PATH_MTUS {
             assert!(accepts("GroupSpec", "pathMtu", mtu.into()) && !accepts("GroupSpec", "pathMtu", (mtu + 1).into()));
         }

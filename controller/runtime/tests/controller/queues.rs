@@ -95,7 +95,7 @@ async fn queues_and_flows_are_shown_and_vanish() {
     let expected = json!({"queueBytes": 130_000_000, "peakQueueBytes": 140_000_000, "depthSource": "sampled, 10 ms",
         "level": 180, "peakLevel": 186, "emrPermille": 250, "qgrBytesPerMs": 4_000, "packets": 1_000, "bytes": 1_000_000,
         "marked": 70, "ce": 80, "notEct": 3, "cnps": cnps, "suppressed": 6, "rateLimitedFlow": 7, "rateLimitedPort": 8,
-        "unknownSourceQp": 9});
+        "unknownSourceQp": 9, "loadBps": null});
     assert_eq!(shown, expected);
     let mut flows = controller.get(&["flows", "n1/eth1"]).await["items"].as_array().unwrap().clone();
     flows.iter_mut().for_each(|flow| _ = flow.as_object_mut().unwrap().remove("reportedAgoNs").unwrap());

@@ -4,8 +4,7 @@ import { STATES } from "../../lib/mapLayer";
 import type { State } from "../../lib/state";
 import { Room } from "./labels";
 import { levelOf, type Bundles, type Colours, type Scene, type Values, type Wanted } from "./scene";
-
-type Context = OffscreenCanvasRenderingContext2D;
+import { cross, shape, type Context } from "./shapes";
 
 /** Nodes that need someone and are named while all are too near to each other for names. */
 const NAMED = 12;
@@ -438,42 +437,4 @@ const beginning = (name: string): string => name.replace(/ … .*$/, " …");
 function needing(nodes: number, links: number): string {
   const parts = [nodes && `${nodes} node${nodes === 1 ? "" : "s"}`, links && `${links} link${links === 1 ? "" : "s"}`].filter(Boolean);
   return parts.length ? `${parts.join(", ")} bad` : "";
-}
-
-/** A state by shape: disc, ring, triangle, square; a host is a small bar. */
-function shape(context: Context, x: number, y: number, state: State | null, size: number): void {
-  context.beginPath();
-  switch (state) {
-    case null:
-      context.rect(x - size * 0.7, y - size * 0.4, size * 1.4, size * 0.8);
-      break;
-    case "ok":
-      context.arc(x, y, size, 0, 2 * Math.PI);
-      break;
-    case "pending":
-      context.arc(x, y, size, 0, 2 * Math.PI);
-      context.arc(x, y, size * 0.5, 0, 2 * Math.PI, true);
-      break;
-    case "degraded":
-      context.moveTo(x, y - size * 1.2);
-      context.lineTo(x + size * 1.2, y + size);
-      context.lineTo(x - size * 1.2, y + size);
-      break;
-    case "failed":
-      context.rect(x - size, y - size, size * 2, size * 2);
-      break;
-  }
-  context.fill();
-}
-
-/** In a square, so that it is the shape of the legend. */
-function cross(context: Context, x: number, y: number, reach: number, width: number, colour: string): void {
-  context.strokeStyle = colour;
-  context.lineWidth = width;
-  context.beginPath();
-  for (const down of [1, -1]) {
-    context.moveTo(x - reach, y - reach * down);
-    context.lineTo(x + reach, y + reach * down);
-  }
-  context.stroke();
 }

@@ -73,6 +73,11 @@ fn the_state_of_a_direction_is_the_worst_that_is_known_of_it() {
     w.run(drain("leaf2/up1")).unwrap();
     let state = w.domain.map_layer(Layer::State, &problems, instant(S)).unwrap().values;
     assert_eq!(state, [2, 2, 1, 3, 0, 0, 0, 0]);
+    // Nothing is known of links whose agent is away, and all is as it was while it restarts.
+    w.domain.agent_gone("leaf1", instant(2 * S));
+    assert_eq!(layer(&w, Layer::State, 2), [0, 0, 1, 1, 0, 0, 0, 0]);
+    w.domain.expire_restarts(instant(60 * S));
+    assert_eq!(layer(&w, Layer::State, 60), [1, 1, 1, 1, 1, 1, 0, 0]);
 }
 
 /// Catches a node that is in sync with errors, without a connection, or with what it had before.

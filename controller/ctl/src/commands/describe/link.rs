@@ -103,6 +103,7 @@ fn queue(out: &mut dyn Write, congestion: &LinkCongestion) -> Result<(), Failure
     fields(
         out,
         [
+            ("  Load (bits/s)", text(congestion.load_bps)),
             ("  Depth (octets)", text(queue.queue)),
             ("  Peak (octets)", text(queue.peak_queue)),
             ("  Depth from", text(queue.depth_source)),
