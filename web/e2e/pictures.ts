@@ -112,24 +112,31 @@ async function attempt(page: Page, file: string, take: () => Promise<void>): Pro
 async function all(address: string, size: string, ones: Record<string, string>): Promise<void> {
   const { origin: url } = new URL(address);
   const hasMap = size !== "0";
+  // One session: what `canopyctl ui --print` prints signs in once.
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  page.on("pageerror", (error) => found.push(`${page.url()}: ${error.message}`));
+  page.on("console", (message) => {
+    // Objects that the small fixtures do not have are answered 404.
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) found.push(`${page.url()}: ${message.text()}`);
+  });
+  let isSignedIn = false;
   for (const [screen, viewport] of Object.entries(SCREENS)) {
     for (const colorScheme of ["dark", "light"] as const) {
       const named = (name: string) => `${name}-${size}-${screen}-${colorScheme}.png`;
       const names = ["sign-in", ...Object.keys({ ...LISTS, ...ones, ...(hasMap && ZOOMED), ...(size === "100" && OPENED) })];
       if (!names.some((name) => named(name).includes(word))) continue;
-      const context = await browser.newContext({ viewport, colorScheme });
-      const page = await context.newPage();
-      page.on("pageerror", (error) => found.push(`${page.url()}: ${error.message}`));
-      page.on("console", (message) => {
-        // Objects that the small fixtures do not have are answered 404.
-        if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) found.push(`${page.url()}: ${message.text()}`);
-      });
       if (named("sign-in").includes(word)) {
-        await page.goto(url);
-        await page.getByRole("heading", { name: "Sign in" }).waitFor();
-        await take(page, named("sign-in"));
+        const stranger = await browser.newPage({ viewport, colorScheme });
+        await stranger.goto(url);
+        await stranger.getByRole("heading", { name: "Sign in" }).waitFor();
+        await take(stranger, named("sign-in"));
+        await stranger.close();
       }
-      await signIn(page, address);
+      await page.setViewportSize(viewport);
+      await page.emulateMedia({ colorScheme });
+      if (!isSignedIn) await signIn(page, address);
+      isSignedIn = true;
       for (const [name, path] of Object.entries({ ...LISTS, ...ones })) {
         if (!named(name).includes(word)) continue;
         await attempt(page, named(name), async () => {
@@ -166,9 +173,9 @@ async function all(address: string, size: string, ones: Record<string, string>):
           await take(page, named(name));
         });
       }
-      await context.close();
     }
   }
+  await context.close();
 }
 
 const of = process.env["PICTURES_OF"];

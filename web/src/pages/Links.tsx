@@ -23,7 +23,6 @@ interface Row {
 
 const loss = (row: Row) => row.link.status.loss?.permille ?? 0;
 const percent = (load: number | null) => (load === null ? "–" : permille(load * 10));
-const queue = (row: Row) => row.link.status.congestion?.queueBytes ?? 0;
 
 const COLUMNS: readonly Column<Row>[] = [
   { name: "Port", width: "minmax(6rem, 1fr)", cell: ({ link }) => <Name link={link} />, sort: (r) => r.link.metadata.name },
@@ -31,8 +30,7 @@ const COLUMNS: readonly Column<Row>[] = [
   { name: "State", width: "minmax(9rem, 1.3fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => WORST_FIRST.indexOf(r.state) },
   { name: "Loss", width: "4rem", right: true, cell: (r) => (r.link.status.loss ? permille(loss(r)) : "–"), sort: loss },
   { name: "Load", width: "4rem", right: true, wide: true, cell: ({ link }) => percent(loadOf(link)), sort: ({ link }) => loadOf(link) ?? -1 },
-  { name: "Queue", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(queue(r)) : "–"), sort: queue },
-  { name: "Peak", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(r.link.status.congestion.peakQueueBytes) : "–"), sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
+  { name: "Peak queue", width: "5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(r.link.status.congestion.peakQueueBytes) : "–"), sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
   { name: "K_max", width: "4.2rem", right: true, wide: true, cell: (r) => (r.link.status.thresholds ? bytes(r.link.status.thresholds.kMaxBytes) : "–"), sort: (r) => r.link.status.thresholds?.kMaxBytes ?? 0 },
   { name: "CE marks", width: "4.6rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? count(r.link.status.congestion.marked) : "–"), sort: (r) => r.link.status.congestion?.marked ?? 0 },
   { name: "RTT_est", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.rtt.estimateNs ? span(r.link.status.rtt.estimateNs) : "–"), sort: (r) => r.link.status.rtt.estimateNs ?? 0 },

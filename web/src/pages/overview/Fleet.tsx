@@ -53,7 +53,7 @@ function Saved() {
       feed.subscribe((data) => {
         const { sum, seconds } = total(data, "saved", controllerNow() / 1e9);
         if (number.current) number.current.textContent = seconds ? bytes(sum) : "–";
-        if (since.current) since.current.textContent = seconds > 86_000 ? "Bytes saved in 24 h" : `Bytes saved in ${age(seconds * 1e9)}`;
+        if (since.current) since.current.textContent = seconds === 0 ? "Bytes saved" : seconds > 86_000 ? "Bytes saved in 24 h" : `Bytes saved in ${age(seconds * 1e9)}`;
       }),
     [feed],
   );
