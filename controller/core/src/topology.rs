@@ -658,6 +658,24 @@ mod tests {
         }
     }
 
+    /// Catches destinations that are kept once more for each topology, or each node.
+    #[test]
+    fn what_is_the_same_is_shared_with_the_network_before_and_by_all_bases() {
+        let plan = AddressPlan::default();
+        let old = Network::build(fabric(3, 2, 2), &plan).unwrap();
+        let mut spec = fabric(3, 2, 2);
+        spec.links[0].mtu = 1500;
+        let mut new = Network::build(spec, &plan).unwrap();
+        assert!(!Arc::ptr_eq(new.destinations(), old.destinations()));
+        new.share(&old);
+        assert!(Arc::ptr_eq(new.destinations(), old.destinations()));
+        let bases: Vec<_> = (0..new.len()).map(|at| crate::routes::node_base(&new, &plan, None, at)).collect();
+        assert_eq!(Arc::strong_count(old.destinations()), 2 + bases.len());
+        let mut other = Network::build(fabric(3, 2, 1), &plan).unwrap();
+        other.share(&old);
+        assert!(!Arc::ptr_eq(other.destinations(), old.destinations()));
+    }
+
     #[test]
     fn nothing_leads_over_broken_and_drained_links_unless_there_is_no_other_way() {
         let plan = AddressPlan::default();

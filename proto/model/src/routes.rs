@@ -32,21 +32,20 @@ pub type Destinations = Arc<[(Ipv6Net, u32)]>;
 pub struct Routes {
     to: Destinations,
     /// By place: the number of its first hop plus one; 0 = there is no route.
-    places: Box<[u16]>,
+    places: Box<[u32]>,
     /// In order, each once.
     first_hops: Box<[FirstHop]>,
     len: usize,
 }
 
 impl Routes {
-    /// Routes to those `to` whose place has a first hop. `of_places` has all places in their order; of different first hops there are at most
-    /// 65,535, more than a node has ports.
+    /// Routes to those `to` whose place has a first hop. `of_places` has all places in their order.
     pub fn new(to: Destinations, of_places: impl Iterator<Item = Option<FirstHop>> + Clone) -> Self {
         let mut first_hops: Vec<FirstHop> = of_places.clone().flatten().collect();
         first_hops.sort_unstable();
         first_hops.dedup();
-        let number = |hop: FirstHop| first_hops.binary_search(&hop).ok().and_then(|at| u16::try_from(at + 1).ok());
-        let places: Box<[u16]> = of_places.map(|hop| hop.and_then(number).unwrap_or(0)).collect();
+        let number = |hop: FirstHop| first_hops.binary_search(&hop).map_or(0, |at| at as u32 + 1);
+        let places: Box<[u32]> = of_places.map(|hop| hop.map_or(0, number)).collect();
         let len = to.iter().filter(|(_, place)| places.get(*place as usize).is_some_and(|hop| *hop > 0)).count();
         Self { to, places, first_hops: first_hops.into(), len }
     }
@@ -73,8 +72,8 @@ impl Routes {
     }
 
     fn route(&self, prefix: Ipv6Net, place: u32) -> Option<Route> {
-        let number = usize::from(*self.places.get(place as usize)?).checked_sub(1)?;
-        let (port, next_hop) = *self.first_hops.get(number)?;
+        let number = self.places.get(place as usize)?.checked_sub(1)?;
+        let (port, next_hop) = *self.first_hops.get(number as usize)?;
         Some(Route { prefix, port, next_hop })
     }
 }
@@ -141,5 +140,17 @@ mod tests {
         let more = Routes::new(to, [Some(hop(7)), Some(hop(7)), Some(hop(3))].into_iter());
         assert_ne!(more, routes);
         assert_ne!(routes.iter().skip(1).collect::<Routes>(), routes);
+    }
+
+    /// Catches first hops beyond a number that is too small for them: those routes would be missing without a sign.
+    #[test]
+    fn every_route_has_a_first_hop_however_many_there_are() {
+        let many = 70_000u32;
+        let route = |at: u32| {
+            let prefix = Ipv6Net::new_assert(Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) | u128::from(at)), 128);
+            Route { prefix, port: PortIndex::new("port", 1).unwrap(), next_hop: Ipv6Addr::from_bits(at.into()) }
+        };
+        let routes: Routes = (0..many).map(route).collect();
+        assert!(routes.len() == many as usize && routes.iter().eq((0..many).map(route)));
     }
 }
