@@ -440,7 +440,7 @@ impl Links {
         let mut room = MAX_REPORTED_FLOWS;
         for mut report in reports {
             let Some(port) = spec.base.ports.get(usize::from(report.port.get()) - 1) else { continue };
-            let Some(direction) = ports.get_mut(&port.name) else { continue };
+            let Some(direction) = ports.get_mut(&port.name).filter(|d| d.is_known_to(node)) else { continue };
             report.flows.truncate(room);
             room -= report.flows.len();
             let octets = report.queue.octets;

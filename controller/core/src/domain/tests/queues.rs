@@ -129,6 +129,12 @@ fn a_port_keeps_its_queue_when_it_is_numbered_anew_and_loses_it_when_it_is_gone(
     spec.links.swap(up1, last);
     w.run_at(topology(spec.clone()), 4 * S).unwrap();
     assert_eq!(shown(&w, "leaf1/up1", 4 * S), Some((7_000, S)));
+    // Its agent still calls up1 by the number that host1 has now.
+    w.domain.queues("leaf1", vec![report(1, 9_000, 0)], taken(4 * S), instant(4 * S));
+    assert_eq!((shown(&w, "leaf1/up1", 4 * S), shown(&w, "leaf1/host1", 4 * S)), (None, None));
+    w.confirm();
+    w.domain.queues("leaf1", vec![report(2, 7_000, 0)], taken(4 * S), instant(4 * S));
+    assert_eq!(shown(&w, "leaf1/up1", 5 * S), Some((7_000, S)));
     spec.links[last].b.port = "other".into();
     w.run_at(topology(spec), 4 * S).unwrap();
     assert!(
