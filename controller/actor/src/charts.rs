@@ -159,17 +159,20 @@ impl Controller {
                 let is_gone = |address: Ipv6Addr| !group.branches.iter().any(|branch| branch.address == address);
                 charts.remove_branches(&name, Some(node), is_gone);
             }
-            let completed = group.branches.iter().filter_map(|branch| branch.completed_min).sum();
+            let completed =
+                group.branches.iter().filter_map(|branch| branch.completed_min).fold(0, u64::saturating_add);
             for branch in group.branches.iter().take(MAX_BRANCHES) {
                 let Some(next) = branch.next else { continue };
                 let object =
                     ChartObject::Branch { group: name.clone(), node: node.to_owned(), address: branch.address };
-                let lag = Reading::level(group.high.since(next) as f64);
-                let waited =
-                    branch.completed_min.map(|part| (Series::Waited, Reading::Share { part, whole: completed }));
-                let readings = [Some((Series::Lag, lag)), waited];
-                let readings: Vec<_> = readings.into_iter().flatten().collect();
-                charts.read(&object, span, &readings, progress.octets > 0);
+                let lag = (Series::Lag, Reading::level(group.high.since(next) as f64));
+                match branch.completed_min {
+                    Some(part) => {
+                        let waited = (Series::Waited, Reading::Share { part, whole: completed });
+                        charts.read(&object, span, &[lag, waited], progress.octets > 0);
+                    }
+                    None => charts.read(&object, span, &[lag], progress.octets > 0),
+                }
             }
         }
         // Does nothing for most messages.

@@ -96,9 +96,10 @@ impl Progress {
             let new = Counter { last: completed, present, before };
             let counter = self.branches.entry(branch.address).or_insert(new);
             // A branch that left and joined again counts from 0.
-            counter.present.psns += completed.saturating_sub(counter.last);
+            counter.present.psns = counter.present.psns.saturating_add(completed.saturating_sub(counter.last));
             counter.last = completed;
-            counter.present.unacknowledged += branch.next.map_or(0, |next| high.saturating_sub(next.get()));
+            let unacknowledged = branch.next.map_or(0, |next| high.saturating_sub(next.get()));
+            counter.present.unacknowledged = counter.present.unacknowledged.saturating_add(unacknowledged);
         }
         self.present.until = now;
         self.present.samples += 1;
@@ -120,8 +121,16 @@ impl Progress {
         self.branches.iter().map(move |(address, counter)| Part {
             branch: *address,
             psns: counter.psns(),
-            wait: rate.map(|(psns, lasted)| lasted.mul_f64(counter.unacknowledged() as f64 / psns as f64)),
+            wait: rate.map(|(psns, lasted)| {
+                let seconds = lasted.as_secs_f64() * (counter.unacknowledged() as f64 / psns as f64);
+                Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+            }),
         })
+    }
+
+    /// PSNs by which all branches raised the minimum. An agent may report any numbers.
+    pub(crate) fn psns(&self) -> u64 {
+        self.branches.values().map(Counter::psns).fold(0, u64::saturating_add)
     }
 
     /// The time that the samples cover.
@@ -150,7 +159,7 @@ impl Progress {
     }
 
     fn find_holder(&self) -> Option<Holder> {
-        let total: u64 = self.branches.values().map(Counter::psns).sum();
+        let total = self.psns();
         let holds = |counter: &Counter| counter.psns().saturating_mul(1000) >= total.saturating_mul(HOLDS_PERMILLE);
         let part = self.parts().find(|part| self.branches.get(&part.branch).is_some_and(holds))?;
         let was_late = self.holder.is_some_and(|before| before.branch == part.branch && before.is_late);
@@ -161,7 +170,7 @@ impl Progress {
 
     /// PSNs that the minimum passed, times the number of samples, and the time in which it did; `None` if it passed none.
     fn psns_per_sample(&self) -> Option<(u64, Duration)> {
-        let total: u64 = self.branches.values().map(Counter::psns).sum();
+        let total = self.psns();
         let samples = self.present.samples + self.before.samples;
         let psns = total.saturating_mul(samples);
         (psns > 0).then(|| (psns, self.covers()))

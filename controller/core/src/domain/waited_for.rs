@@ -60,7 +60,7 @@ pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<Wai
     share[0] = WHOLE;
     for (position, tree_node) in plan.tree.nodes.iter().enumerate() {
         let of_node = share[position];
-        let known = progress(state, group, plan, position, now).map(|p| (p, p.parts().map(|part| part.psns).sum()));
+        let known = progress(state, group, plan, position, now).map(|p| (p, p.psns()));
         let node = &state.nodes[tree_node.node].spec;
         let Some(program) = node.groups.get(&group.allocation.group_id) else { continue };
         let parts: HashMap<Ipv6Addr, Part> =
@@ -96,7 +96,7 @@ pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<Wai
     let headend = progress(state, group, plan, 0, now);
     Some(WaitedFor {
         covers: headend.map_or(Duration::ZERO, Progress::covers),
-        psns: headend.map_or(0, |p| p.parts().map(|part| part.psns).sum()),
+        psns: headend.map_or(0, Progress::psns),
         unknown_ppm: unknown.round() as u32,
         receivers,
     })

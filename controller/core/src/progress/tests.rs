@@ -142,6 +142,19 @@ fn a_silence_of_the_node_is_no_time_in_which_data_waited() {
     assert_eq!((progress.covers(), of(&progress, 0).psns), (Duration::from_secs(1), 8000));
 }
 
+/// Catches numbers of an agent that stop the controller: sums that overflow, and a wait that is longer than any duration.
+#[test]
+fn an_agent_may_report_any_numbers() {
+    let known = branches(2);
+    let mut progress = Progress::default();
+    progress.add(&known, &sample(u64::MAX, &[(0, 0), (0, 0)]), at(0));
+    progress.add(&known, &sample(u64::MAX, &[(1, 0), (0, 0)]), at(4_000));
+    assert_eq!(of(&progress, 0).wait, Some(Duration::MAX));
+    progress.add(&known, &sample(u64::MAX, &[(u64::MAX, 0), (u64::MAX, 0)]), at(4_500));
+    assert_eq!(progress.psns(), u64::MAX);
+    assert_eq!(progress.parts().count(), 2);
+}
+
 proptest! {
     /// The same from a list of all samples: spans begin with the first sample that is 5 s behind the begin of the one before.
     #[test]

@@ -51,6 +51,18 @@ async fn the_strip_of_a_group_has_the_shares_of_its_receivers_by_second() {
     assert_eq!(strip["receivers"][0]["sharesPpm"].as_array().unwrap().len(), 300);
     let one = api.get(&format!("{path}?limit=1")).await.json();
     assert_eq!((one["receivers"].as_array().unwrap().len(), &one["left"]), (1, &json!(1)));
+    // Any numbers of an agent are taken.
+    for second in 4..6 {
+        let mut sample = completed(3, &[("2001:db8:2::1", 1), ("2001:db8:3::1", 3)]);
+        sample.values_mut().flat_map(|s| &mut s.branches).for_each(|branch| branch.completed_min = Some(u64::MAX));
+        api.controller.chart_groups(
+            "n2",
+            UnixTime::from_nanos((50 + second) * 1_000_000_000),
+            &sample,
+            &Default::default(),
+        );
+    }
+    assert_eq!(api.get(path).await.status, 200);
     assert_eq!(api.get("/api/v1/groups/none/waited-for/strip").await.problem().0, 404);
     assert_eq!(api.get(&format!("{path}?limit=0")).await.problem().0, 400);
 }
