@@ -2,14 +2,15 @@
 //! Layers of the map as they were last read, so that many readers cost one pass over the fabric a second, and each gets what changed.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use canopy_controller_actor::Controller;
+use canopy_controller_actor::{CommandError, Controller};
 use canopy_controller_api::map::{LayerPart, MapLayer};
 use canopy_controller_core::map::{Layer, LayerView};
+use tokio::sync::Mutex;
 
 use crate::error::ApiError;
 
@@ -22,7 +23,7 @@ const OCTETS_OF_A_CHANGE: usize = 8;
 
 /// The layers of one controller; clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct MapLayers(Arc<[Mutex<Option<Kept>>; Layer::ALL.len()]>);
+pub(crate) struct MapLayers([Arc<Mutex<Option<Kept>>>; Layer::ALL.len()]);
 
 /// A layer, and when each of its values changed.
 struct Kept {
@@ -42,8 +43,8 @@ impl MapLayers {
     /// The layer, or what changed since the revision `since`; `None` before a topology was declared.
     ///
     /// # Errors
-    /// 400: `since` is no revision.
-    pub(crate) fn read(
+    /// 400: `since` is no revision. 503: the controller stops.
+    pub(crate) async fn read(
         &self,
         controller: &Controller,
         layer: Layer,
@@ -51,22 +52,27 @@ impl MapLayers {
     ) -> Result<Option<MapLayer>, ApiError> {
         let since = since.map(parse).transpose()?;
         let place = Layer::ALL.iter().position(|one| *one == layer).unwrap_or_default();
-        // Also for those that wait: one of them makes the pass, the others take it.
-        let mut kept = self.0[place].lock().unwrap_or_else(PoisonError::into_inner);
-        let began = Instant::now();
-        if kept.as_ref().is_none_or(|kept| began >= kept.due) {
-            *kept = controller.map_layer(layer).map(|view| {
-                let due = began + PACE.max(began.elapsed() * PARTS);
-                match kept.take() {
-                    Some(before) => before.next(view, due),
-                    None => Kept::first(view, due),
-                }
-            });
-        }
-        Ok(kept.as_ref().map(|kept| {
-            let revision = format!("{:016x}.{}", kept.boot, kept.revision);
-            MapLayer::new(layer, &kept.view, revision, kept.part(since))
-        }))
+        // Also for those that wait: one of them makes the pass, the others take it. It goes with the pass, which does not end with a reader
+        // that goes away: there is never a second one beside it.
+        let mut kept = self.0[place].clone().lock_owned().await;
+        let controller = controller.clone();
+        let answer = move || {
+            let began = Instant::now();
+            if kept.as_ref().is_none_or(|kept| began >= kept.due) {
+                *kept = controller.map_layer(layer).map(|view| {
+                    let due = began + PACE.max(began.elapsed() * PARTS);
+                    match kept.take() {
+                        Some(before) => before.next(view, due),
+                        None => Kept::first(view, due),
+                    }
+                });
+            }
+            kept.as_ref().map(|kept| {
+                let revision = format!("{:016x}.{}", kept.boot, kept.revision);
+                MapLayer::new(layer, &kept.view, revision, kept.part(since))
+            })
+        };
+        tokio::task::spawn_blocking(answer).await.map_err(|_| CommandError::Stopping.into())
     }
 }
 

@@ -18,7 +18,6 @@ use crate::accounts::Credentials;
 use crate::body_size::MAX_BODY_BYTES;
 use crate::error::ApiError;
 use crate::limits::{self, Limits};
-use crate::map_layers::MapLayers;
 use crate::sessions::{self, Bearers, Sessions};
 use crate::single_sign_on::SingleSignOn;
 use crate::watch::Watches;
@@ -69,7 +68,6 @@ pub fn router_with(
         .layer(Extension(registrar))
         .layer(Extension(single_sign_on))
         .layer(Extension(tokens))
-        .layer(Extension(MapLayers::default()))
         .layer(axum::middleware::from_fn_with_state(bearers, sessions::require))
         .layer(Extension(sessions))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

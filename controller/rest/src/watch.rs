@@ -40,6 +40,7 @@ use crate::caller::Sender;
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
 use crate::limits::{self, LATER};
+use crate::map_layers::MapLayers;
 
 /// Seconds that a stream lasts.
 pub(crate) const LASTS: std::ops::RangeInclusive<u64> = 1..=3600;
@@ -99,7 +100,7 @@ impl Topic {
     }
 }
 
-/// The streams of a controller: one for all its listeners. Rings are shared, connection slots are not.
+/// The streams of a controller, and the layers of its map: one for all its listeners. Rings and layers are shared, connection slots are not.
 #[derive(Clone)]
 pub struct Watches {
     shared: Arc<Shared>,
@@ -116,6 +117,7 @@ struct Shared {
     drains: Feed,
     commits: Feed,
     audit: Feed,
+    layers: MapLayers,
     /// See [`Begin::turn`].
     turn: Arc<Semaphore>,
     /// By principal, at all listeners.
@@ -150,6 +152,7 @@ impl Watches {
             drains: Feed::default(),
             commits: Feed::default(),
             audit: Feed::default(),
+            layers: MapLayers::default(),
             turn: Arc::new(Semaphore::new(1)),
             streams: HolderPlaces::new(usize::MAX, STREAMS.0, STREAMS.1),
         };
@@ -160,6 +163,11 @@ impl Watches {
     #[must_use]
     pub fn with_slots(&self, slots: usize) -> Self {
         Self { slots: Arc::new(Semaphore::new(slots)), ..self.clone() }
+    }
+
+    /// The layers of the map.
+    pub(crate) fn layers(&self) -> &MapLayers {
+        &self.shared.layers
     }
 
     /// Answers a request for a stream. `others` are parameters of the list that a stream does not have, and whether they were given.

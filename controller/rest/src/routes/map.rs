@@ -14,7 +14,7 @@ use canopy_controller_core::map::Layer;
 
 use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
-use crate::map_layers::MapLayers;
+use crate::watch::Watches;
 
 /// Name of the one topology.
 const TOPOLOGY: &str = "default";
@@ -36,7 +36,7 @@ pub(crate) async fn get(State(controller): State<Controller>) -> Result<Response
     responses((status = 200, body = MapLayer, description = "the layer"), (status = 400, body = Problem, description = "`since` is no revision"), (status = 404, body = Problem, description = "no such layer, or no topology is declared")))]
 pub(crate) async fn layer(
     State(controller): State<Controller>,
-    Extension(layers): Extension<MapLayers>,
+    Extension(watches): Extension<Watches>,
     ApiPath(layer): ApiPath<String>,
     ApiQuery(query): ApiQuery<LayerQuery>,
 ) -> Result<Response, ApiError> {
@@ -44,6 +44,6 @@ pub(crate) async fn layer(
         let all = Layer::ALL.map(Layer::name).join(", ");
         ApiError::new(StatusCode::NOT_FOUND, "NotFound", format!("there is no layer {layer:?}: use one of {all}"))
     })?;
-    let answer = layers.read(&controller, layer, query.since.as_deref())?.ok_or_else(undeclared)?;
+    let answer = watches.layers().read(&controller, layer, query.since.as_deref()).await?.ok_or_else(undeclared)?;
     Ok(([(CACHE_CONTROL, "no-store")], Json(answer)).into_response())
 }
