@@ -16,6 +16,7 @@ describe("the strip of a receiver", () => {
   it("has words", () => {
     expect(inWords("r3", [0, null, 1, 1])).toBe("r3: 67 % of the last 5 min, 90 % and more for 2 s");
     expect(inWords("r1", [0.5, 0.01])).toBe("r1: 26 % of the last 5 min");
+    expect(inWords("r1", undefined)).toBe("r1: not among the receivers that were waited for most in the last minute");
     expect(inWords("r1", [null, null])).toBe("r1: nothing was acknowledged in the last 5 min");
   });
 });

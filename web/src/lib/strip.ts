@@ -19,8 +19,9 @@ export function heldFor(shares: Shares): number {
   return seconds;
 }
 
-/** A strip in words: "r3: 41 % of the last 5 min, 90 % and more for 12 s". */
-export function inWords(host: string, shares: Shares): string {
+/** A strip in words: "r3: 41 % of the last 5 min, 90 % and more for 12 s". Without shares, others were waited for more. */
+export function inWords(host: string, shares: Shares | undefined): string {
+  if (!shares) return `${host}: not among the receivers that were waited for most in the last minute`;
   const known = shares.filter((share) => share !== null);
   if (known.length === 0) return `${host}: nothing was acknowledged in the last 5 min`;
   const mean = known.reduce((sum, share) => sum + share, 0) / known.length;

@@ -13,15 +13,15 @@ interface Props {
 export function Strip({ host, feed }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
-    let shares: Shares = [];
+    let shares: Shares | undefined;
     const show = () => {
       if (!canvas.current) return;
-      draw(canvas.current, shares);
+      draw(canvas.current, shares ?? []);
       canvas.current.setAttribute("aria-label", inWords(host, shares));
     };
     const ends = [
       feed.subscribe((data) => {
-        shares = data.series.find((series) => series.name === host)?.points.map((point) => point?.[0] ?? null) ?? [];
+        shares = data.series.find((series) => series.name === host)?.points.map((point) => point?.[0] ?? null);
         show();
       }),
       onTheme(show),
