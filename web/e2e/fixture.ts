@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a controller with many objects would answer, for pictures and measurements of the UI. It is no test of the API: those use the real controller.
 import { bySeverity } from "../src/api/changes";
-import type { AuditItem, Capture, CaptureHop, CaptureItem, ChangeSet, ChangeSetPhase, ChartUnit, Event, FabricMap, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, MapLayer, MapLayerName, Member, Node, Problem, Topology, TreeNode, WaitedFor, WaitedStrip } from "../src/api/types";
+import type { AuditItem, Capture, CaptureHop, CaptureItem, ChangeSet, ChangeSetPhase, ChartUnit, Event, FabricMap, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, MapLayer, MapLayerName, Member, Node, Problem, QueueState, Topology, TreeNode, WaitedFor, WaitedStrip } from "../src/api/types";
 export const API = { apiVersion: "canopy/v1" } as const;
 export const T0 = 1_795_596_380e9;
 const PHASES: readonly GroupPhase[] = ["Ready", "Ready", "Ready", "Programming", "Degraded", "Stalled", "Pending", "Failed", "Unknown"];
@@ -221,9 +221,11 @@ export function node(name: string, at: number, ports: Link[]): Node {
       generation: 40 + (at % 9),
       groups: (at * 13) % 400,
       routes: 900,
+      portCount: ports.length,
       ports: ports.slice(0, 24).map((link, index) => ({ index: index + 1, name: link.metadata.name.split("/")[1] ?? "", peer: link.spec.to, mtu: 9000, linkLocal: "fe80::1", thresholds: { kMinBytes: 32000, kMaxBytes: 64000, rttNs: 45_187, portRateBps: 400e9, vEcn: 500, vGrowthBytesPerMs: 0 } })),
     },
     status: {
+      state: isSilent(at) ? "NeverConnected" : !connected ? "NotConnected" : behind ? "Behind" : "InSync",
       connected,
       observedTerm: isSilent(at) ? null : 1,
       observedGeneration: isSilent(at) ? null : 40 + (at % 9) - behind,
@@ -242,12 +244,19 @@ const isBusy = (at: number): boolean => at % (at < LARGE ? 29 : 1811) === 28;
 
 export function links(of: Topology): Link[] {
   const silent = new Set(of.spec.nodes.filter((_, at) => isSilent(at)).map(({ name }) => name));
-  return measuredLinks(of).map((link) => {
+  return measuredLinks(of).map((link): Link => {
     const [node = ""] = link.metadata.name.split("/");
-    if (!silent.has(node)) return link;
+    if (!silent.has(node)) return { ...link, status: { ...link.status, ...(link.spec.drained && { state: "Drained" as const }) } };
     const reason = `no round-trip time yet: the agents of ${node} and ${link.spec.to.split("/")[0] ?? ""} measure it when both run, or set rttUs of the link`;
-    return { ...link, status: { rtt: { samples: 0, lost: 0, refused: 0 }, thresholds: null, reason, pushes: 0, congestion: null, loss: null } };
+    return { ...link, status: { state: "NotReported", problem: null, rtt: { samples: 0, lost: 0, refused: 0 }, thresholds: null, reason, pushes: 0, congestion: null, loss: null } };
   });
+}
+
+function queueOf(at: number): QueueState {
+  const deepest = Math.max((at * 977) % (isBusy(at) ? 64_000 : 9000), (at * 1973) % (isBusy(at) ? 90_000 : 20_000));
+  if (deepest > 64_000) return "AboveKMax";
+  if (deepest > 32_000) return "AboveKMin";
+  return isBusy(at) && at % 11 > 0 ? "Marked" : "Quiet";
 }
 
 function measuredLinks(of: Topology): Link[] {
@@ -260,16 +269,34 @@ function measuredLinks(of: Topology): Link[] {
       metadata: metadata(from),
       spec: { link: `${link.a}--${link.b}`, to, drained: link.drained ?? false, rateBps: 400e9, bufferBytes: 6250000, alpha: 1000, kBaseBytes: 64000, vEcn: 500, vGrowthBytesPerMs: null, rttUs: null },
       status: {
+        state: "InService" as const,
+        problem: null,
         rtt: { configuredNs: null, measuredNs: 39490, filteredNs: 21516, estimateNs: 20_000 + at * 7, samples: 557, lost: 0, refused: 0, reportedAgoNs: 9e8 },
         thresholds: { kMaxBytes: 64000, kMinBytes: 32000, bound: { by: "base" } },
         reason: "",
         pushes: 1,
         pushedAgoNs: 5e11,
         pushedRttNs: 14155,
-        congestion: { queueBytes: (at * 977) % (isBusy(at) ? 64_000 : 9000), peakQueueBytes: (at * 1973) % (isBusy(at) ? 90_000 : 20_000), depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: isBusy(at) ? at % 11 : 0, ce: 0, notEct: 0, cnps: { notify: 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
+        congestion: { state: queueOf(at), queueBytes: (at * 977) % (isBusy(at) ? 64_000 : 9000), peakQueueBytes: (at * 1973) % (isBusy(at) ? 90_000 : 20_000), depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: isBusy(at) ? at % 11 : 0, ce: 0, notEct: 0, cnps: { notify: 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
         loss: { requests: 11139, lost: at % (at < LARGE ? 230 : 2309) === 22 ? 12 : 0, queueDrops: 0, dataPackets: 0, dataLost: 0, permille: at % (at < LARGE ? 230 : 2309) === 22 ? 4 : null },
       },
     }));
+}
+
+/** The links with the problems that are open. */
+export function withProblems(all: readonly Link[], open: readonly Problem[]): Link[] {
+  const of = new Map(open.map((problem) => [problem.object.name, problem]));
+  return all.map((link) => {
+    const problem = of.get(link.spec.link) ?? of.get(link.metadata.name);
+    return problem ? { ...link, status: { ...link.status, state: "Problem", problem: { code: problem.code, severity: problem.severity } } } : link;
+  });
+}
+
+/** Whether a field selector of `!=` lets the item pass. */
+export function passes(item: Node | Link, fieldSelector: string): boolean {
+  const queue = "congestion" in item.status ? (item.status.congestion?.state ?? "Unknown") : "";
+  const values: Record<string, string | undefined> = { state: item.status.state, queue };
+  return fieldSelector === "" || fieldSelector.split(",").every((one) => values[one.split("!=")[0] ?? ""] !== one.split("!=")[1]);
 }
 
 /** The map of a topology; the tier of a node is the hops to its hosts. */
@@ -410,7 +437,7 @@ export function charts(query: URLSearchParams): unknown {
 export function flows(node: string, port: string): Flow[] {
   const cnps = (notify: number) => ({ cnps: { notify, pause: 0, rateReduce: notify * 2, resume: 0, failed: 0 }, suppressed: notify / 2, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0 });
   return [2, 3, 4, 5].map((host, at): Flow => ({
-    node, port, src: host === 4 ? "2001:db8:ffff::9" : `2001:db8:${host}::1`, dst: at ? "2001:db8:9::1" : "fcfe::9de5:7644:f299:d77e", dstQp: 17, srcQp: host === 4 ? null : 18, origin: "learned", packets: 91_000, bytes: 91_000 * 4352, ce: 40,
+    node, port, host: host === 4 ? null : `host${host}`, group: at ? null : "group0", src: host === 4 ? "2001:db8:ffff::9" : `2001:db8:${host}::1`, dst: at ? "2001:db8:9::1" : "fcfe::9de5:7644:f299:d77e", dstQp: 17, srcQp: host === 4 ? null : 18, origin: "learned", packets: 91_000, bytes: 91_000 * 4352, ce: 40,
     rateBps: 4e9 / 2 ** at, sharePermille: Math.floor(640 / 2 ** at), ...cnps(host === 4 ? 0 : 8 - at * 2), unknownSourceQp: host === 4 ? 12 : 0, reportedAgoNs: 8e8,
   }));
 }

@@ -310,10 +310,10 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await measured();
     await page.goto(`${url}/congestion`);
     // What is not known is not well.
-    await page.getByText("No port has reported its queue in the last 5 s.").waitFor();
-    await page.getByText("Checked: 0 of 5 ports with thresholds reported within 5 s.").waitFor();
+    await page.getByText("No port has reported its queue within a minute.").waitFor();
     await outside("congest");
     await page.getByText("Above K_max, sources are slowed down: n1/eth1.").waitFor();
+    await page.getByText(/^Checked: \d of 5 ports have thresholds and have reported their queue within a minute\.$/).waitFor();
     const port = page.getByRole("region", { name: "n1/eth1 to n2/eth1" });
     await port.getByText("s1 sends most: 78 % of what leaves there.").waitFor();
     await port.getByText(/Since its agent started: 12 Long-haul CNPs \(Notify 4, Rate Reduce 8\), 3 held back/).waitFor();

@@ -5,8 +5,8 @@ import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
-import type { DomainStatus, Link, MapLayerName } from "../src/api/types";
-import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, mapLayer, mapOf, members, metadata, node, packet, problems, samples, T0, topology, waitedFor, waitedStrip, type Sizes } from "./fixture";
+import type { DomainStatus, Link, MapLayerName, Node } from "../src/api/types";
+import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, mapLayer, mapOf, members, metadata, node, packet, passes, problems, samples, T0, topology, waitedFor, waitedStrip, withProblems, type Sizes } from "./fixture";
 
 export interface Served {
   url: string;
@@ -30,16 +30,17 @@ const [, policy = "default-src 'none'"] = /^const POLICY: &str = "([^;]*;[^"]*)"
 export function serve(dist: string, sizes: Sizes): Promise<Served> {
   const [code, bearer] = [randomBytes(16).toString("base64url"), randomBytes(32).toString("base64url")];
   const fabric = topology(sizes.nodes);
-  const all = links(fabric);
+  const groups = Array.from({ length: sizes.groups }, (_, at) => group(at));
+  const open = problems(sizes.problems, fabric, groups.map((g) => g.metadata.name));
+  const byText = (a: { metadata: { name: string } }, b: { metadata: { name: string } }) => (a.metadata.name < b.metadata.name ? -1 : 1);
+  const all = withProblems(links(fabric), open).sort(byText);
   const byNode = new Map<string, Link[]>();
   for (const link of all) {
     const [name = ""] = link.metadata.name.split("/");
     byNode.set(name, [...(byNode.get(name) ?? []), link]);
   }
-  const nodes = fabric.spec.nodes.map(({ name }, at) => node(name, at, byNode.get(name) ?? [])).sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
+  const nodes = fabric.spec.nodes.map(({ name }, at) => node(name, at, byNode.get(name) ?? [])).sort(byText);
   const fabricMap = mapOf(fabric);
-  const groups = Array.from({ length: sizes.groups }, (_, at) => group(at));
-  const open = problems(sizes.problems, fabric, groups.map((g) => g.metadata.name));
   const phases: Record<string, number> = {};
   for (const g of groups) phases[g.status.phase] = (phases[g.status.phase] ?? 0) + 1;
   const status: DomainStatus = { ...API, kind: "DomainStatus", version: "0.1.0", term: 1, timeUnixNs: T0, nodes: sizes.nodes, connectedNodes: sizes.nodes, syncedNodes: sizes.nodes, hosts: fabric.spec.hosts?.length ?? 0, links: fabric.spec.links.length, groups: phases, roots: {}, problems: [], leftOut: 0 };
@@ -57,6 +58,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
   const push = (event: string, data: unknown) => {
     for (const stream of streams) stream.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
   };
+  const some = <T extends Node | Link>(items: readonly T[], { searchParams: query }: URL) => items.filter((of) => passes(of, query.get("fieldSelector") ?? "") && of.metadata.name.includes(query.get("nameContains") ?? ""));
   const answers: Record<string, (url: URL) => unknown> = {
     "/api/v1/status": () => status,
     "/api/v1/problems": () => list(open),
@@ -64,9 +66,9 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     "/api/v1/incidents/1764170000-00000000009a3f00": () => incidentOf(open),
     "/api/v1/problem-codes": () => list(["LinkBlackHole", "LinkLossy"].map((code) => ({ code, severity: "warning", object: "link", title: "loses packets although its carrier is up", meaning: "Packets that one end sent did not arrive at the other.", remedy: "Check optics.", opensAfterMs: 0, closesAfterMs: 0 }))),
     "/api/v1/controllers": () => list([{ ...API, kind: "Controller", metadata: metadata("controller"), status: { version: "0.1.0", term: 1, uptimeNs: 93_784e9, store: { engine: "sled", octets: 6_291_456, revision: 4711, backupRevision: 4698, backupUnixNs: T0 - 1860e9, measuredCommits: 1024, commitP50Ns: 1_140_000, commitP99Ns: 8_420_000 } } }]),
-    "/api/v1/nodes": () => list(nodes),
-    "/api/v1/links": () => list(all),
-    "/api/v1/hosts": (url) => page(hosts.filter(({ status: { port } }) => port !== "Up" || url.searchParams.get("fieldSelector") !== "port!=Up"), url),
+    "/api/v1/nodes": (url) => page(some(nodes, url).map((of) => (url.searchParams.has("summary") ? { ...of, spec: { ...of.spec, ports: [] } } : of)), url),
+    "/api/v1/links": (url) => page(some(all, url), url),
+    "/api/v1/hosts": (url) => page(hosts.filter(({ metadata: { name }, status: { port } }) => (port !== "Up" || url.searchParams.get("fieldSelector") !== "port!=Up") && name.includes(url.searchParams.get("nameContains") ?? "")), url),
     "/api/v1/change-sets": () => list(sets),
     "/api/v1/versions": () => list([]),
     "/api/v1/silences": () => list([]),

@@ -5,7 +5,8 @@ import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import * as queries from "./api/queries";
 import { sentence } from "./lib/problem";
-import { matches, next, port, type Found } from "./lib/search";
+import { isOfDomain } from "./api/session";
+import { device, matches, next, port, type Found } from "./lib/search";
 import { PAGES } from "./pages";
 import { Dialog } from "./ui/Dialog";
 
@@ -17,13 +18,15 @@ export function Search({ onClose }: { onClose: () => void }) {
   const [at, setAt] = useState(0);
   const navigate = useNavigate();
   const wanted = text.trim();
-  const nodes = useQuery(queries.nodes).data;
-  const hosts = useQuery(queries.firstHosts).data;
   const problems = useQuery(queries.problems).data;
-  // The controller finds groups by the beginning of their names: there may be a million.
-  const groups = useQuery({ ...queries.groupsLike(wanted), enabled: wanted !== "", placeholderData: keepPreviousData }).data;
+  // The controller finds them: there may be a million groups, which it knows by the beginning of their names.
+  const enabled = wanted !== "";
+  const groups = useQuery({ ...queries.groupsLike(wanted), enabled, placeholderData: keepPreviousData }).data;
+  const like = queries.nodesLike(device(wanted).toLowerCase());
+  const nodes = useQuery({ ...like, enabled: enabled && isOfDomain(), placeholderData: keepPreviousData }).data;
+  const hosts = useQuery({ ...queries.hostsLike(wanted.toLowerCase()), enabled: enabled && isOfDomain(), placeholderData: keepPreviousData }).data;
   const results = useMemo(() => {
-    const names = nodes?.map((node) => node.metadata.name) ?? [];
+    const names = nodes ?? [];
     return [
       ...matches(wanted, pages),
       ...matches(wanted, names.map(found("node", "nodes"))),

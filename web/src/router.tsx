@@ -93,14 +93,14 @@ const nodes = createRoute({
   getParentRoute: () => root,
   path: "/nodes",
   component: lazyRouteComponent(() => import("./pages/Nodes"), "Nodes"),
-  loader: ({ context }) => read(context.queries.ensureQueryData(queries.nodes)),
+  loader: ({ context }) => read(context.queries.ensureInfiniteQueryData(queries.nodes)),
 });
 const node = createRoute({
   getParentRoute: () => root,
   path: "/nodes/$node",
   validateSearch: range,
   component: lazyRouteComponent(() => import("./pages/Node"), "NodePage"),
-  loader: ({ context }) => read(context.queries.ensureQueryData(queries.nodes)),
+  loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.node(params.node))),
 });
 const hosts = createRoute({
   getParentRoute: () => root,
@@ -118,14 +118,14 @@ const links = createRoute({
   getParentRoute: () => root,
   path: "/links",
   component: lazyRouteComponent(() => import("./pages/Links"), "Links"),
-  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.links), context.queries.ensureQueryData(queries.nodes)])),
+  loader: ({ context }) => read(context.queries.ensureInfiniteQueryData(queries.links)),
 });
 const link = createRoute({
   getParentRoute: () => root,
   path: "/links/$node/$port",
   validateSearch: range,
   component: lazyRouteComponent(() => import("./pages/Link"), "LinkPage"),
-  loader: ({ context, params }) => read(Promise.all([context.queries.ensureQueryData(queries.link(`${params.node}/${params.port}`)), context.queries.ensureQueryData(queries.nodes)])),
+  loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.link(`${params.node}/${params.port}`))),
 });
 const topology = createRoute({
   getParentRoute: () => root,
@@ -138,7 +138,7 @@ const congestion = createRoute({
   getParentRoute: () => root,
   path: "/congestion",
   component: lazyRouteComponent(() => import("./pages/Congestion"), "Congestion"),
-  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.links), context.queries.ensureQueryData(queries.topology)])),
+  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.linksCongested), context.queries.ensureQueryData(map)])),
 });
 const controller = createRoute({
   getParentRoute: () => root,

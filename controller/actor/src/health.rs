@@ -124,7 +124,7 @@ impl Controller {
 
     /// Assesses everything once, then what time changes, until it is aborted.
     pub(crate) async fn watch_health(self, groups: Vec<String>) {
-        let nodes: Vec<String> = self.read(|d| d.nodes()).into_iter().map(|n| n.name).collect();
+        let nodes = self.read(|d| d.node_names());
         nodes.iter().for_each(|node| self.assess_node(node));
         groups.iter().for_each(|group| self.assess_group(group));
         let (mut open, mut endings) = (0, Endings::default());

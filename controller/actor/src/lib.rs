@@ -36,6 +36,7 @@ mod incidents;
 mod intent;
 pub mod joins;
 pub mod journal;
+mod link_views;
 mod links;
 pub mod log_levels;
 mod map;

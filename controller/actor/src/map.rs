@@ -1,27 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Layers of the map, with the problems of links and ports.
+//! Layers of the map.
 
-use std::collections::HashMap;
-
-use canopy_controller_core::map::{Layer, LayerView, severity};
-use canopy_controller_core::problem::Object;
+use canopy_controller_core::map::{Layer, LayerView};
+use canopy_controller_core::states::Troubles;
 
 use crate::Controller;
 
 impl Controller {
     /// What is drawn over the map; `None` before a topology was declared. Costs a pass over all links: callers keep it for a while.
     pub fn map_layer(&self, layer: Layer) -> Option<LayerView> {
-        let mut worst = HashMap::new();
-        if layer == Layer::State {
-            for problem in self.problems() {
-                if let Object::Link(name) | Object::Port(name) = problem.key.object {
-                    let value = severity(problem.key.code.info().severity);
-                    let is = worst.entry(name).or_insert(value);
-                    *is = value.max(*is);
-                }
-            }
-        }
+        let troubles = if layer == Layer::State { self.troubles() } else { Troubles::new() };
         let now = self.now();
-        self.read(|d| d.map_layer(layer, &worst, now))
+        self.read(|d| d.map_layer(layer, &troubles, now))
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Links: round-trip times, losses and queue reports in; one command that pushes changed thresholds to all nodes concerned out.
 
-use canopy_controller_core::view::{FlowView, LinkView};
+use canopy_controller_core::view::FlowView;
 use canopy_controller_core::{Command, Domain, LossNews};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
@@ -72,18 +72,6 @@ impl Controller {
     pub fn flows(&self, node: Option<&str>, port: Option<&str>) -> Vec<FlowView> {
         let now = self.now();
         self.read(|d| d.flows(node, port, now))
-    }
-
-    /// Every link direction out of a node's port.
-    pub fn links(&self) -> Vec<LinkView> {
-        let now = self.now();
-        self.read(|d| d.links(now))
-    }
-
-    /// The direction out of `port` of `node`.
-    pub fn link(&self, node: &str, port: &str) -> Option<LinkView> {
-        let now = self.now();
-        self.read(|d| d.link(node, port, now))
     }
 
     /// Pushes the thresholds that are due. Must be called on the tokio runtime.

@@ -42,6 +42,9 @@ pub struct ProblemItem {
     pub affects: Vec<ProblemRef>,
     /// What to do.
     pub remedy: String,
+    /// The link that is to be drained, if that is what to do; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_link: Option<String>,
     /// The silence that is in force: an operator knows of the problem. Absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silence: Option<SilenceRef>,
@@ -64,6 +67,7 @@ impl From<health::Problem> for ProblemItem {
             causes: problem.causes.iter().map(Into::into).collect(),
             affects: problem.affects.iter().map(Into::into).collect(),
             remedy: info.remedy.to_owned(),
+            drain_link: info.code.is_mended_by_drain().then(|| problem.key.object.name()),
             silence: problem.silence.map(Into::into),
         }
     }

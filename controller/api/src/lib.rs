@@ -33,6 +33,31 @@ macro_rules! from_fields {
     };
 }
 
+/// Declares a closed set of words of the API, the one that stands for an earlier version's silence, and the conversion from the domain's set.
+macro_rules! words {
+    ($(#[$doc:meta])* $module:ident::$name:ident, $default:ident { $($(#[$word_doc:meta])* $word:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        pub enum $name {
+            $($(#[$word_doc])* $word,)+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::$default
+            }
+        }
+
+        impl From<$module::$name> for $name {
+            fn from(of: $module::$name) -> Self {
+                match of {
+                    $($module::$name::$word => Self::$word,)+
+                }
+            }
+        }
+    };
+}
+
 pub mod authority;
 pub mod capture;
 pub mod change_set;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Directions of links, their queues and the flows through them.
 
-use canopy_controller_core::{threshold, view};
+use canopy_controller_core::{states, threshold, view};
 use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_units::{Octets, Rate, nanos};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::health::Severity;
 use crate::metadata::Metadata;
 use crate::resource::resource;
 use crate::{ApiVersion, Kind};
@@ -63,6 +64,12 @@ from_fields!(view::LinkDesired { link, to, drained, alpha, v_ecn } [rate, buffer
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkObserved {
+    /// Whether it carries what it is asked to; of a controller of an earlier version, `NotReported`.
+    #[serde(default)]
+    pub state: LinkState,
+    /// The worst open problem of the link or of its sending port; `null` if there is none.
+    #[serde(default)]
+    pub problem: Option<LinkProblem>,
     /// Round-trip times.
     pub rtt: LinkRttView,
     /// Thresholds pushed to the node; `null` while there are none.
@@ -82,7 +89,9 @@ pub struct LinkObserved {
     pub loss: Option<LinkLossView>,
 }
 
-from_fields!(view::LinkObserved { reason, pushes } [rtt, thresholds, congestion, loss, pushed_ago, pushed_rtt] {
+from_fields!(view::LinkObserved { reason, pushes } [state, trouble, rtt, thresholds, congestion, loss, pushed_ago, pushed_rtt] {
+    state = state.into(),
+    problem = trouble.map(Into::into),
     pushed_ago_ns = pushed_ago.map(nanos),
     pushed_rtt_ns = pushed_rtt.map(nanos),
     rtt = rtt.into(),
@@ -90,6 +99,38 @@ from_fields!(view::LinkObserved { reason, pushes } [rtt, thresholds, congestion,
     congestion = congestion.map(Into::into),
     loss = loss.map(Into::into),
 });
+
+words!(
+    /// Whether a link direction carries what it is asked to.
+    states::LinkState, NotReported {
+        /// Nothing is known to be wrong.
+        InService,
+        /// A problem of the link or of its sending port is open.
+        Problem,
+        /// The topology or a drain takes the link out of service.
+        Drained,
+        /// What is known of it is old: the agent of its sending node is not connected any more.
+        AgentNotConnected,
+        /// The agent of its sending node has not reported yet.
+        NotReported,
+    }
+);
+
+/// An open problem of a link or port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkProblem {
+    /// Stable code; `canopyctl explain CODE` prints what is known of it.
+    pub code: String,
+    /// How bad it is.
+    pub severity: Severity,
+}
+
+impl From<states::Trouble> for LinkProblem {
+    fn from(of: states::Trouble) -> Self {
+        Self { code: of.code.to_string(), severity: of.severity.into() }
+    }
+}
 
 /// What a link direction loses: by ICMPv6 Echo Requests of the agent at the sending port, and by the data of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -194,6 +235,9 @@ pub struct LinkCongestion {
     /// As reported by the node's agent.
     #[serde(flatten)]
     pub queue: QueueTelemetry,
+    /// Its largest depth compared with the thresholds; of a controller of an earlier version, `Unknown`.
+    #[serde(default)]
+    pub state: QueueState,
     /// Bits per second of data packets between the agent's last two reports, from the Ethernet header on; `null` before the second.
     #[serde(default)]
     pub load_bps: Option<u64>,
@@ -201,10 +245,27 @@ pub struct LinkCongestion {
     pub reported_ago_ns: u64,
 }
 
-from_fields!(view::LinkCongestion { queue } [reported_ago, load] {
+from_fields!(view::LinkCongestion { queue } [state, reported_ago, load] {
+    state = state.into(),
     reported_ago_ns = nanos(reported_ago),
     load_bps = load.map(Rate::bps),
 });
+
+words!(
+    /// The queue of a sending port, by its largest depth in this window and the one before.
+    states::QueueState, Unknown {
+        /// It was above K_max.
+        AboveKMax,
+        /// It was above K_min: packets are marked.
+        AboveKMin,
+        /// It was below K_min, after packets had been marked or sources notified.
+        Marked,
+        /// Nothing has been marked there.
+        Quiet,
+        /// The port has no thresholds, or its agent reported nothing lately.
+        Unknown,
+    }
+);
 
 /// A flow that leaves through a node's port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -217,8 +278,14 @@ pub struct FlowView {
     /// As reported by the node's agent.
     #[serde(flatten)]
     pub flow: FlowTelemetry,
+    /// Host that sends it, also of copies for its receivers; `null` if the source address is of no host.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// Group whose data or copies it is; `null` for other traffic.
+    #[serde(default)]
+    pub group: Option<String>,
     /// Nanoseconds since the report.
     pub reported_ago_ns: u64,
 }
 
-from_fields!(view::FlowView { node, port, flow } [reported_ago] { reported_ago_ns = nanos(reported_ago) });
+from_fields!(view::FlowView { node, port, flow, host, group } [reported_ago] { reported_ago_ns = nanos(reported_ago) });

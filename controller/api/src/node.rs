@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use canopy_controller_core::view;
+use canopy_controller_core::{states, view};
 use canopy_model::ids::{Generation, NodeId, PortIndex};
 use canopy_model::status::ItemError;
 use ipnet::Ipv6Net;
@@ -48,15 +48,18 @@ pub struct NodeDesired {
     pub term: u64,
     /// Generation of the node's desired state, within the term.
     pub generation: Generation,
-    /// Ports in index order.
+    /// Ports in index order; empty in a list with `summary`.
     pub ports: Vec<PortView>,
+    /// Number of ports.
+    #[serde(default)]
+    pub port_count: u32,
     /// Number of unicast routes.
     pub routes: u32,
     /// Number of groups with a program at this node.
     pub groups: u32,
 }
 
-from_fields!(view::NodeDesired { id, node_address, un, end_mt, term, generation, routes, groups } {
+from_fields!(view::NodeDesired { id, node_address, un, end_mt, term, generation, port_count, routes, groups } {
     ports = ports.into_iter().map(Into::into).collect(),
 });
 
@@ -112,6 +115,9 @@ from_fields!(view::PortThresholdsView { v_ecn } [k_min, k_max, rtt, port_rate, v
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeObserved {
+    /// Whether it has what it was given; of a controller of an earlier version, `NotReported`.
+    #[serde(default)]
+    pub state: NodeState,
     /// The agent has a live connection to this controller.
     pub connected: bool,
     /// Term of what the agent last reconciled; `None` before its first report.
@@ -140,4 +146,28 @@ pub struct NodeObserved {
 
 from_fields!(view::NodeObserved {
     connected, observed_term, observed_generation, observed_digest, contract, errors, agent_version, kernel, metrics_address,
-} { conditions = self::conditions(conditions), retirement = retirement.map(Into::into) });
+} { state = state.into(), conditions = self::conditions(conditions), retirement = retirement.map(Into::into) });
+
+words!(
+    /// Whether a node has what it was given.
+    states::NodeState, NotReported {
+        /// Its kernel has the desired state.
+        InSync,
+        /// It has the desired generation, but for some items.
+        ItemErrors,
+        /// It has an earlier generation, or one of another term.
+        Behind,
+        /// Its agent is connected, and has not reported yet.
+        NotReported,
+        /// Its agent is away and is to be back soon.
+        Restarting,
+        /// It is leaving for good.
+        Retiring,
+        /// It has left for good.
+        Retired,
+        /// Its agent is not connected.
+        NotConnected,
+        /// Its agent has never been connected.
+        NeverConnected,
+    }
+);

@@ -180,14 +180,26 @@ pub struct ListQuery {
     pub timeout_seconds: Option<u64>,
 }
 
-/// Filter of nodes.
+/// Filter and page of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct NodeQuery {
-    /// `field=value,field!=value`; all must hold. The fields are `connected`, `name` and `synced`.
+    /// Nodes on this page, 1..=500; 100 when absent.
+    pub limit: Option<usize>,
+    /// Token from the previous page.
+    #[serde(rename = "continue")]
+    #[param(rename = "continue")]
+    pub next: Option<String>,
+    /// `field=value,field!=value`; all must hold. The fields are `connected`, `name`, `state` and `synced`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub field_selector: String,
+    /// Only nodes whose name contains this.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name_contains: String,
+    /// Without the ports of each node, of which there may be hundreds: `portCount` has how many.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub summary: bool,
     /// Send changes as server-sent events instead of a list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watch: bool,
@@ -197,12 +209,18 @@ pub struct NodeQuery {
     pub timeout_seconds: Option<u64>,
 }
 
-/// Filter of link directions.
+/// Filter and page of link directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct LinkQuery {
-    /// `field=value,field!=value`; all must hold. The fields are `drained`, `link`, `name`, `node` and `to`.
+    /// Directions on this page, 1..=500; 100 when absent.
+    pub limit: Option<usize>,
+    /// Token from the previous page.
+    #[serde(rename = "continue")]
+    #[param(rename = "continue")]
+    pub next: Option<String>,
+    /// `field=value,field!=value`; all must hold. The fields are `drained`, `link`, `name`, `node`, `queue`, `state` and `to`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub field_selector: String,
 }
@@ -241,6 +259,9 @@ pub struct HostQuery {
     /// `field=value,field!=value`; all must hold. The fields are `name`, `node` and `port`, the state of the node's port.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub field_selector: String,
+    /// Only hosts whose name contains this.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name_contains: String,
 }
 
 /// A page of tenants.

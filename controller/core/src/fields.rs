@@ -8,6 +8,7 @@ use canopy_model::status::GroupPhase;
 
 use crate::problem::{ProblemCode, Severity};
 use crate::scan::Scan;
+use crate::states::{LinkState, NodeState, QueueState};
 use crate::view::PortState;
 
 /// A field by which resources of a kind are selected.
@@ -72,6 +73,8 @@ fields! {
         Connected = "connected" in truths(),
         /// Its name.
         Name = "name",
+        /// In one word.
+        State = "state" in names(NodeState::ALL.iter().map(|state| state.name())),
         /// Whether it runs its desired state.
         Synced = "synced" in truths(),
     }
@@ -100,6 +103,10 @@ fields! {
         Name = "name",
         /// The sending node.
         Node = "node",
+        /// The sending port's queue.
+        Queue = "queue" in names(QueueState::ALL.iter().map(|state| state.name())),
+        /// Whether it carries what it is asked to.
+        State = "state" in names(LinkState::ALL.iter().map(|state| state.name())),
         /// Device and port at the far end.
         To = "to",
     }
@@ -131,6 +138,10 @@ fields! {
         /// How bad it is.
         Severity = "severity" in [Severity::Critical, Severity::Warning, Severity::Info].map(|severity| severity.to_string()).to_vec(),
     }
+}
+
+fn names(all: impl Iterator<Item = &'static str>) -> Vec<String> {
+    all.map(str::to_owned).collect()
 }
 
 fn truths() -> Vec<String> {

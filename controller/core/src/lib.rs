@@ -12,13 +12,14 @@
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
 //! - `plan`: programs from a group, its members, the tree and the encoding.
 //! - `threshold`: queue thresholds of a link direction from its bandwidth-delay product.
+//! - `problem`: the registry of what can be wrong; `states`: the state of a node, of a link direction or of a queue in one word.
 //! - `map`: where nodes stand on the map, and what is drawn over it.
 //! - `hmac`: the keys of the SRH HMAC TLV and their rotation.
 //! - `view`: resources as APIs show them.
 //! - `resource`: resources in memory; `record`: their durable form; `command`: changes of them.
 //! - `audit`: what operators wrote; `effect`: what a write would do.
 //! - `delivery`: whether a group's data is acknowledged; `progress`: which branch of a node holds the minimum; `status`: plan compared with reports.
-//! - `problem`: the registry of what can be wrong; `drops`: drop counters that are signs of it; `health`: what is, since when, and what caused it.
+//! - `drops`: drop counters that are signs of what is wrong; `health`: what is, since when, and what caused it.
 //! - `chart`: what was measured over the last minutes and hours; `incident`: each opening of a problem, with the charts around it.
 //! - `path`: paths by uSIDs as APIs show them.
 //! - `scan`, `selector`, `fields`: which resources a list has.
@@ -55,6 +56,7 @@ pub mod request_id;
 pub mod retirement;
 pub mod role;
 pub mod selector;
+pub mod states;
 pub mod tenant;
 pub mod threshold;
 pub mod trace;
@@ -81,7 +83,9 @@ mod topology;
 mod tree;
 
 pub use command::{Applied, Command, Outcome, Write};
-pub use domain::{BranchNews, DeadPorts, Domain, EXAMINED, GroupFilter, LateNews, LossNews, Move, Prepared, Reaction};
+pub use domain::{
+    BranchNews, DeadPorts, Domain, EXAMINED, GroupFilter, LateNews, LossNews, Move, NameFilter, Prepared, Reaction,
+};
 pub use error::{DomainError, RestoreError};
 pub use record::{Record, assume_open};
 pub use secret::Secret;

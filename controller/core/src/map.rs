@@ -9,6 +9,7 @@ use canopy_model::ids::Generation;
 use canopy_units::{Octets, Rate};
 
 use crate::problem::Severity;
+use crate::states::NodeState;
 use crate::threshold::Thresholds;
 use crate::topology::{Far, Network, NodeIx};
 use crate::uid::Uid;
@@ -152,11 +153,22 @@ pub(crate) fn tiers(network: &Network) -> Vec<u32> {
 }
 
 /// The value of a severity in [`Layer::State`].
-pub fn severity(severity: Severity) -> u8 {
+pub(crate) fn severity(severity: Severity) -> u8 {
     match severity {
         Severity::Info => 1,
         Severity::Warning => 2,
         Severity::Critical => 3,
+    }
+}
+
+/// The value of a node in [`Layer::Nodes`].
+pub(crate) fn node(state: NodeState) -> u8 {
+    use NodeState::*;
+    match state {
+        InSync => 0,
+        Behind | NotReported | Restarting | Retiring | Retired => 1,
+        ItemErrors => 2,
+        NotConnected | NeverConnected => 3,
     }
 }
 

@@ -170,6 +170,11 @@ macro_rules! problems {
                 }
             }
 
+            /// Whether its remedy is to drain its object, which is a link.
+            pub const fn is_mended_by_drain(self) -> bool {
+                matches!(self, Self::LinkLossy)
+            }
+
             /// The code with this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|code| code.to_string() == name)
@@ -418,6 +423,8 @@ mod tests {
                     "{code}: {text}"
                 );
             }
+            let drains = info.remedy.contains("Drain the link");
+            assert_eq!(code.is_mended_by_drain(), drains && info.object == ObjectKind::Link, "{code}");
             assert!(info.title.starts_with(char::is_lowercase) && !info.title.ends_with('.'), "{code}: {}", info.title);
         }
         assert_eq!(ProblemCode::from_name("Nothing"), None);

@@ -23,6 +23,7 @@ use crate::encoding::EncodingReport;
 use crate::metadata::Metadata;
 use crate::quota::Quota;
 use crate::retirement::Retirement;
+use crate::states::{LinkState, NodeState, QueueState, Trouble};
 use crate::threshold::Thresholds;
 
 /// One page of a list, in name order, and the start of the next page.
@@ -150,8 +151,10 @@ pub struct NodeDesired {
     pub term: u64,
     /// Generation of the node's desired state, within the term.
     pub generation: Generation,
-    /// Ports in index order.
+    /// Ports in index order; none in a list without them.
     pub ports: Vec<PortView>,
+    /// Number of ports.
+    pub port_count: u32,
     /// Number of unicast routes.
     pub routes: u32,
     /// Number of groups with a program at this node.
@@ -234,6 +237,10 @@ pub struct LinkDesired {
 /// Measurements of a link direction and the resulting thresholds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkObserved {
+    /// In one word.
+    pub state: LinkState,
+    /// The worst open problem of the link or of its sending port.
+    pub trouble: Option<Trouble>,
     /// Round-trip times.
     pub rtt: LinkRttView,
     /// Thresholds pushed to the node; `null` while there are none.
@@ -276,6 +283,8 @@ pub struct LinkLossView {
 pub struct LinkCongestion {
     /// As reported by the node's agent.
     pub queue: QueueTelemetry,
+    /// In one word.
+    pub state: QueueState,
     /// What the data took between the agent's last two reports; `None` before the second.
     pub load: Option<Rate>,
     /// Time since the report.
@@ -291,6 +300,10 @@ pub struct FlowView {
     pub port: String,
     /// As reported by the node's agent.
     pub flow: FlowTelemetry,
+    /// Host that sends it; `None` if its address is of none.
+    pub host: Option<String>,
+    /// Group whose data or copies it is; `None` for other traffic.
+    pub group: Option<String>,
     /// Time since the report.
     pub reported_ago: Duration,
 }
@@ -319,6 +332,8 @@ pub struct LinkRttView {
 /// State that a node's agent last reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeObserved {
+    /// In one word.
+    pub state: NodeState,
     /// The agent has a live connection to this controller.
     pub connected: bool,
     /// Term of what the agent last reconciled; `None` before its first report.

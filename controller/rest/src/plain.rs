@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
 use axum::response::{Html, IntoResponse, Response};
 use canopy_controller_actor::Controller;
-use canopy_controller_core::GroupFilter;
 use canopy_controller_core::condition::ConditionReason;
 use canopy_controller_core::health::Problem;
 use canopy_controller_core::problem::Severity;
 use canopy_controller_core::view::{GroupView, NodeView};
+use canopy_controller_core::{GroupFilter, NameFilter};
 
 /// Rows per table, at most.
 const MAX_ROWS: usize = 200;
@@ -23,8 +23,10 @@ code,td.n{font-family:ui-monospace,monospace;font-size:13px}.ok{color:#116329}.w
 @media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}th,td{border-color:#30363d}a{color:#58a6ff}.ok{color:#3fb950}.wait{color:#d29922}.bad{color:#ff7b72}p.sub{color:#8d96a0}}";
 
 pub(crate) async fn page(State(controller): State<Controller>) -> Response {
-    let (nodes, page, topology, term) =
-        controller.read(|d| (d.nodes(), d.groups(&GroupFilter::default(), None, MAX_ROWS), d.topology(), d.term()));
+    let (nodes, page, topology, term) = controller.read(|d| {
+        let nodes = d.nodes(&NameFilter::default(), None, MAX_ROWS, false);
+        (nodes, d.groups(&GroupFilter::default(), None, MAX_ROWS), d.topology_status(), d.term())
+    });
     let mut html = String::with_capacity(16 << 10);
     // Writing to a String cannot fail.
     _ = write!(
@@ -42,14 +44,14 @@ pub(crate) async fn page(State(controller): State<Controller>) -> Response {
             _ = write!(
                 html,
                 "<p>Topology: {} nodes ({} connected, {} in sync), {} hosts, {} links.</p>",
-                t.status.nodes, t.status.connected_nodes, t.status.synced_nodes, t.status.hosts, t.status.links
+                t.nodes, t.connected_nodes, t.synced_nodes, t.hosts, t.links
             )
         }
         None => html.push_str("<p>No topology yet: <code>canopyctl apply -f topology.yaml</code></p>"),
     }
     causes(&mut html, &controller.problems());
     groups(&mut html, &page.items, page.next.is_some());
-    node_table(&mut html, &nodes);
+    node_table(&mut html, &nodes.items, nodes.next.is_some());
     html.push_str("</html>");
     let headers =
         [(CACHE_CONTROL, "no-store"), (CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")];
@@ -118,11 +120,11 @@ fn groups(html: &mut String, groups: &[GroupView], more: bool) {
     }
 }
 
-fn node_table(html: &mut String, nodes: &[NodeView]) {
+fn node_table(html: &mut String, nodes: &[NodeView], more: bool) {
     html.push_str(
         "<h2>Nodes</h2><table><tr><th>Name<th>Agent<th>Desired<th>Applied<th>Groups<th>Address<th>Locator<th>Errors",
     );
-    for n in nodes.iter().take(MAX_ROWS) {
+    for n in nodes {
         let (name, s) = (Escaped(&n.name), &n.status);
         let is_restarting = s.conditions.iter().any(|c| c.reason == ConditionReason::Restarting);
         let (class, agent) = match (s.connected, is_restarting) {
@@ -142,8 +144,8 @@ fn node_table(html: &mut String, nodes: &[NodeView]) {
         }
     }
     html.push_str("</table>");
-    if nodes.len() > MAX_ROWS {
-        _ = write!(html, "<p>Only the first {MAX_ROWS} of {} are shown.</p>", nodes.len());
+    if more {
+        _ = write!(html, "<p>Only the first {MAX_ROWS} are shown.</p>");
     }
 }
 

@@ -229,7 +229,7 @@ impl Lab {
             Ok(status == 200 && count("nodes").is_some() && count("nodes") == count("syncedNodes"))
         };
         self.wait("every node to run the topology", synced).map_err(|e| {
-            match self.rest("GET", "/api/v1/nodes", None) {
+            match self.rest("GET", "/api/v1/nodes?limit=500&summary=true", None) {
                 Ok((_, nodes)) => e.context(describe_nodes(&nodes)),
                 Err(_) => e,
             }

@@ -138,7 +138,7 @@ impl Controller {
     /// The records contradict each other.
     pub fn restart(&mut self) -> Result<()> {
         self.domain = restore(self.term() + 1, &self.records)?;
-        self.domain.nodes().iter().for_each(|n| drop(self.domain.agent_connected(&n.name)));
+        self.domain.node_names().iter().for_each(|name| drop(self.domain.agent_connected(name)));
         Ok(())
     }
 

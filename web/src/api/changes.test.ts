@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import { QueryClient } from "@tanstack/react-query";
+import { QueryClient, type InfiniteData } from "@tanstack/react-query";
 import { expect, it, vi } from "vitest";
 import { applyChanges, bySeverity, merged, mergedPages, withEvents, type Change } from "./changes";
 import type { Commit, Drain, Event, Group, Node, Problem, Topology } from "./types";
@@ -34,15 +34,27 @@ it("reads pages again only if groups came or went", () => {
 // Catches an answer that was made before a change and arrives after it.
 it("keeps a change that came while the list was read", async () => {
   const queries = new QueryClient();
-  let answer: (nodes: Node[]) => void = () => undefined;
+  type List = InfiniteData<{ items: Node[]; metadata: object }>;
+  let answer: (nodes: List) => void = () => undefined;
   const node = (name: string, connected: boolean) => ({ metadata: { name }, status: { connected } }) as unknown as Node;
-  const read = queries.fetchQuery({ queryKey: ["nodes"], queryFn: () => new Promise<Node[]>((resolve) => (answer = resolve)) });
+  const read = queries.fetchQuery({ queryKey: ["nodes"], queryFn: () => new Promise<List>((resolve) => (answer = resolve)) });
   applyChanges(queries, [{ topic: "nodes", kind: "modified", data: node("n1", false) }]);
-  applyChanges(queries, [{ topic: "nodes", kind: "added", data: node("n2", true) }]);
-  answer([node("n1", true)]);
+  applyChanges(queries, [{ topic: "nodes", kind: "modified", data: node("n2", true) }]);
+  answer({ pages: [{ items: [node("n1", true)], metadata: {} }, { items: [node("n2", false)], metadata: {} }], pageParams: [] });
   await read;
-  const shown = () => queries.getQueryData<Node[]>(["nodes"])?.map((n) => [n.metadata.name, n.status.connected]);
+  const shown = () => queries.getQueryData<List>(["nodes"])?.pages.flatMap((page) => page.items.map((n) => [n.metadata.name, n.status.connected]));
   await expect.poll(shown).toEqual([["n1", false], ["n2", true]]);
+});
+
+// Catches a page of a node that shows what the node was, and one that is still there for a node that has gone.
+it("changes the one node that a page shows", () => {
+  const queries = new QueryClient();
+  const node = (name: string, generation: number) => ({ metadata: { name }, spec: { generation } }) as unknown as Node;
+  queries.setQueryData(["node", "n1"], node("n1", 1));
+  applyChanges(queries, [{ topic: "nodes", kind: "modified", data: node("n1", 2) }, { topic: "nodes", kind: "modified", data: node("n2", 2) }]);
+  expect([queries.getQueryData<Node>(["node", "n1"])?.spec.generation, queries.getQueryData(["node", "n2"])]).toEqual([2, undefined]);
+  applyChanges(queries, [{ topic: "nodes", kind: "deleted", data: node("n1", 2) }]);
+  expect(queries.getQueryData(["node", "n1"])).toBeNull();
 });
 
 // Catches a summary that is read again with every change, and one whose last change is not in it.
@@ -90,7 +102,6 @@ it("shows what operators write", () => {
   const reads = vi.spyOn(queries, "invalidateQueries");
   const drain = (name: string, groups: number) => ({ metadata: { name }, status: { groups } }) as unknown as Drain;
   queries.setQueryData(["drains"], [drain("a", 1), drain("c", 1)]);
-  queries.setQueryData(["topology"], null);
   applyChanges(queries, [
     { topic: "drains", kind: "added", data: drain("b", 2) },
     { topic: "drains", kind: "modified", data: drain("c", 0) },
@@ -101,9 +112,6 @@ it("shows what operators write", () => {
   ]);
   expect(queries.getQueryData<Drain[]>(["drains"])?.map((d) => [d.metadata.name, d.status.groups])).toEqual([["b", 2], ["c", 0]]);
   expect(queries.getQueryData<Commit>(["commit"])?.id).toBe("1");
-  expect(queries.getQueryData<Topology>(["topology"])?.metadata.name).toBe("default");
   const again = reads.mock.calls.map(([filter]) => filter?.queryKey?.[0]);
-  expect(again).toEqual(expect.arrayContaining(["audit", "status", "links"]));
-  applyChanges(queries, [{ topic: "topology", kind: "deleted", data: { metadata: { name: "default" } } as Topology }]);
-  expect(queries.getQueryData(["topology"])).toBeNull();
+  expect(again).toEqual(expect.arrayContaining(["audit", "status", "topology", "links"]));
 });

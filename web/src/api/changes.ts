@@ -14,10 +14,12 @@ export type Change =
   | { topic: "commits"; kind: Kind; data: Commit }
   | { topic: "audit"; kind: Kind; data: AuditItem };
 
-export interface GroupPage {
-  items: Group[];
+interface PageOf<T> {
+  items: T[];
   metadata: { continue?: string | null };
 }
+export type GroupPage = PageOf<Group>;
+export type NodePage = PageOf<Node>;
 
 /** Events that a page keeps. */
 export const EVENTS_KEPT = 4096;
@@ -38,14 +40,14 @@ export function merged<T>(list: T[], changes: readonly { kind: Kind; data: T }[]
   return hasNew ? items.sort((a, b) => (key(a) < key(b) ? -1 : 1)) : items;
 }
 
-/** Pages with the changes of groups that are on them; whether a group of these pages came or went, so that they have to be read again. */
-export function mergedPages(pages: GroupPage[], changes: readonly { kind: Kind; data: Group }[]): [GroupPage[], boolean] {
+/** Pages with the changes of what is on them; whether something of these pages came or went, so that they have to be read again. */
+export function mergedPages<T extends Named>(pages: PageOf<T>[], changes: readonly { kind: Kind; data: T }[]): [PageOf<T>[], boolean] {
   const latest = new Map(changes.map((change) => [change.data.metadata.name, change]));
-  const replaced = (group: Group) => {
-    const change = latest.get(group.metadata.name);
-    return change && change.kind !== "deleted" ? change.data : group;
+  const replaced = (item: T) => {
+    const change = latest.get(item.metadata.name);
+    return change && change.kind !== "deleted" ? change.data : item;
   };
-  const known = new Set(pages.flatMap((page) => page.items.map((group) => group.metadata.name)));
+  const known = new Set(pages.flatMap((page) => page.items.map((item) => item.metadata.name)));
   const end = pages.at(-1);
   const last = end?.metadata.continue ? (end.items.at(-1)?.metadata.name ?? "") : undefined;
   const isOther = [...latest].some(([name, { kind }]) =>
@@ -54,7 +56,11 @@ export function mergedPages(pages: GroupPage[], changes: readonly { kind: Kind; 
   return [pages.map((page) => ({ ...page, items: page.items.map(replaced) })), isOther];
 }
 
-const named = (item: { metadata: { name: string } }) => item.metadata.name;
+interface Named {
+  metadata: { name: string };
+}
+
+const named = (item: Named) => item.metadata.name;
 const SEVERITIES = ["critical", "warning", "info"];
 
 /** As the controller sorts problems: roots first, the worst first, then the oldest. */
@@ -118,7 +124,6 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
   const events = changes.filter((change) => change.topic === "events");
   const drains = changes.filter((change) => change.topic === "drains");
   const commits = changes.filter((change) => change.topic === "commits");
-  const topology = changes.filter((change) => change.topic === "topology").at(-1);
   applyAfterRead(queries, ["nodes"], nodes);
   applyAfterRead(queries, ["problems"], problems);
   applyAfterRead(queries, ["events"], events);
@@ -126,7 +131,9 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
   applyAfterRead(queries, ["drains"], drains);
   applyAfterRead(queries, ["commit"], commits);
   if (nodes.length) {
-    queries.setQueryData<Node[]>(["nodes"], (list) => list && merged(list, nodes, named));
+    mergePages(queries, ["nodes"], nodes);
+    readAgain(queries, ["nodesNotInSync"]);
+    for (const { kind, data } of nodes) queries.setQueryData(["node", data.metadata.name], (old: Node | null | undefined) => (old === undefined ? old : kind === "deleted" ? null : data));
   }
   if (problems.length) {
     queries.setQueryData<Problem[]>(["problems"], (list) => list && merged(list, problems, (p) => p.id).sort(bySeverity));
@@ -143,21 +150,14 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
     queries.setQueryData<Commit>(["commit"], commit);
     readAgain(queries, ["status"]);
   }
-  if (topology) {
-    queries.setQueryData<Topology | null>(["topology"], (old) => old === undefined ? old : topology.kind === "deleted" ? null : topology.data);
-    void queries.invalidateQueries({ queryKey: ["links"] });
+  if (changes.some((change) => change.topic === "topology")) {
+    void queries.invalidateQueries({ queryKey: ["topology"] });
+    linksAgain(queries);
   }
   // Each page has a filter of its own.
   if (changes.some((change) => change.topic === "audit")) readAgain(queries, ["audit"]);
   if (groups.length) {
-    let isOther = false;
-    queries.setQueryData<InfiniteData<GroupPage>>(["groups"], (list) => {
-      if (!list) return list;
-      const [pages, other] = mergedPages(list.pages, groups);
-      isOther = other;
-      return { ...list, pages };
-    });
-    if (isOther) readAgain(queries, ["groups"]);
+    mergePages(queries, ["groups"], groups);
     readAgain(queries, ["groupsOf"]);
     for (const change of groups) {
       const { kind, data } = change;
@@ -171,9 +171,26 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
   // Nodes come and go with the topology only.
   if (nodes.some((change) => change.kind !== "modified")) {
     void queries.invalidateQueries({ queryKey: ["topology"] });
-    void queries.invalidateQueries({ queryKey: ["links"] });
+    linksAgain(queries);
   }
   if (groups.length || nodes.length || problems.length) readAgain(queries, ["status"]);
+}
+
+/** Puts changes into the pages of a list; what came or went has them read again. */
+function mergePages<T extends Named>(queries: QueryClient, queryKey: QueryKey, changes: readonly { kind: Kind; data: T }[]): void {
+  let isOther = false;
+  queries.setQueryData<InfiniteData<PageOf<T>>>(queryKey, (list) => {
+    if (!list) return list;
+    const [pages, other] = mergedPages(list.pages, changes);
+    isOther = other;
+    return { ...list, pages };
+  });
+  if (isOther) readAgain(queries, queryKey);
+}
+
+/** Links are those of the topology. */
+function linksAgain(queries: QueryClient): void {
+  for (const key of ["links", "link", "linksNotInService", "linksCongested"]) void queries.invalidateQueries({ queryKey: [key] });
 }
 
 /** Newest last, each once, the oldest forgotten. */

@@ -2,7 +2,7 @@
 // What pages read. What the stream has follows it: see changes.ts; the rest has no stream and is read again.
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, ApiError, data } from "./client";
-import type { GroupPage } from "./changes";
+import type { GroupPage, NodePage } from "./changes";
 import { EVENTS_KEPT } from "./changes";
 import { isRefused } from "./retry";
 import { isOfDomain } from "./session";
@@ -11,11 +11,27 @@ import { controllerNow, note } from "../lib/clock";
 import { isActive } from "../lib/changeSet";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
-import type { Action, AuditItem, ChangeSet, Drain, Event, ExpectedPacket, GroupPhase, GroupSample, IntentKind, Node, Problem, Silence, VersionedKind } from "./types";
+import type { Action, AuditItem, ChangeSet, Drain, Event, ExpectedPacket, GroupPhase, GroupSample, IntentKind, Link, Problem, Silence, VersionedKind } from "./types";
 
 export interface AuditPage {
   items: AuditItem[];
   metadata: { continue?: string | null };
+}
+
+interface List {
+  items: { metadata: { name: string } }[];
+}
+
+const names = ({ items }: List): string[] => items.map((item) => item.metadata.name);
+
+/** What is read, or `null` if it is not there. */
+async function orNone<T>(read: Promise<T>): Promise<T | null> {
+  try {
+    return await read;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return null;
+    throw error;
+  }
 }
 
 /** How often something without a stream is read while a page shows it. */
@@ -23,6 +39,8 @@ const REREAD = 2000;
 export const PAGE = 500;
 /** Up to so many hosts are read again. */
 const HOSTS_REREAD = 2000;
+/** Up to so many directions of links. */
+const LINKS_REREAD = 4000;
 
 export const status = queryOptions({
   queryKey: ["status"],
@@ -74,13 +92,20 @@ export const hostsNotUp = queryOptions({
   refetchInterval: 10_000,
 });
 
-/** Names of the first hosts: all of a small fabric. */
-export const firstHosts = queryOptions({
-  queryKey: ["firstHosts"],
-  enabled: isOfDomain,
-  queryFn: async () => (await data(api.GET("/api/v1/hosts", { params: { query: { limit: 500 } } }))).items.map((host) => host.metadata.name),
-  staleTime: 60_000,
-});
+/** Names of nodes or hosts that have this text within, those that begin with it first; the controller finds them. */
+const LIKE = 50;
+export const nodesLike = (text: string) =>
+  queryOptions({
+    queryKey: ["nodesLike", text],
+    queryFn: async () => names((await data(api.GET("/api/v1/nodes", { params: { query: { limit: LIKE, nameContains: text, summary: true } } }))) as List),
+    staleTime: 5000,
+  });
+export const hostsLike = (text: string) =>
+  queryOptions({
+    queryKey: ["hostsLike", text],
+    queryFn: async () => names(await data(api.GET("/api/v1/hosts", { params: { query: { limit: LIKE, nameContains: text } } }))),
+    staleTime: 5000,
+  });
 
 export const group = (name: string) =>
   queryOptions({
@@ -146,17 +171,39 @@ export async function groupTelemetry(name: string): Promise<GroupSample[]> {
   return (await data(api.GET("/api/v1/groups/{group}/telemetry", { params: { path: { group: name } } }))).items;
 }
 
-export const nodes = queryOptions({
+/** The first nodes, or hosts, with this text in their names, where there are too many to read all. */
+export const nodesNamed = (text: string) => queryOptions({ queryKey: ["nodesNamed", text], queryFn: async () => (await nodePage({ nameContains: text })).items, staleTime: REREAD });
+export const hostsNamed = (text: string) =>
+  queryOptions({
+    queryKey: ["hostsNamed", text],
+    queryFn: async () => (await data(api.GET("/api/v1/hosts", { params: { query: { limit: PAGE, nameContains: text } } }))).items,
+    staleTime: REREAD,
+  });
+
+/** Nodes without their ports. */
+export const nodes = infiniteQueryOptions({
   queryKey: ["nodes"],
   enabled: isOfDomain,
-  queryFn: async () => ((await data(api.GET("/api/v1/nodes"))) as { items: Node[] }).items,
+  initialPageParam: undefined as string | undefined,
+  queryFn: ({ pageParam }) => nodePage({ ...(pageParam && { continue: pageParam }) }),
+  getNextPageParam: (last) => last.metadata.continue ?? undefined,
 });
 
-/** One node, where the list of all is not shown. */
+/** The first nodes that are not in sync: the controller finds them. Read again when nodes change. */
+export const nodesNotInSync = queryOptions({
+  queryKey: ["nodesNotInSync"],
+  enabled: isOfDomain,
+  queryFn: () => nodePage({ fieldSelector: "state!=InSync" }),
+});
+
+const nodePage = async (query: { continue?: string; fieldSelector?: string; nameContains?: string }) =>
+  (await data(api.GET("/api/v1/nodes", { params: { query: { limit: PAGE, summary: true, ...query } } }))) as NodePage;
+
+/** One node with its ports; `null` if there is none of this name. */
 export const node = (name: string) =>
   queryOptions({
-    queryKey: ["nodes", name],
-    queryFn: () => data(api.GET("/api/v1/nodes/{node}", { params: { path: { node: name } } })),
+    queryKey: ["node", name],
+    queryFn: () => orNone(data(api.GET("/api/v1/nodes/{node}", { params: { path: { node: name } } }))),
     refetchInterval: REREAD,
   });
 
@@ -185,30 +232,62 @@ export const host = (name: string) =>
     refetchInterval: ({ state }) => (state.data === undefined && isRefused(state.error) ? false : REREAD),
   });
 
-export const links = queryOptions({
+export const links = infiniteQueryOptions({
   queryKey: ["links"],
-  queryFn: async () => (await data(api.GET("/api/v1/links"))).items,
-  // The list has no pages: in a large fabric it is read when its page is opened, and not again by itself.
+  initialPageParam: undefined as string | undefined,
+  queryFn: ({ pageParam }) => data(api.GET("/api/v1/links", { params: { query: { limit: PAGE, ...(pageParam && { continue: pageParam }) } } })),
+  getNextPageParam: (last) => last.metadata.continue ?? undefined,
   staleTime: REREAD,
-  refetchInterval: (query) => ((query.state.data?.length ?? 0) > 4000 ? false : REREAD),
+  // In a large fabric they are read page by page, and those that are not in service again.
+  refetchInterval: (query) => ((query.state.data?.pages.length ?? 0) * PAGE > LINKS_REREAD ? false : REREAD),
 });
+
+/** The first direction, for why there are no thresholds where no port has any. */
+export const firstLink = queryOptions({
+  queryKey: ["firstLink"],
+  queryFn: async () => (await data(api.GET("/api/v1/links", { params: { query: { limit: 1 } } }))).items[0] ?? null,
+});
+
+/** The first directions that are not in service, where there are too many to read all. */
+export const linksNotInService = queryOptions({
+  queryKey: ["linksNotInService"],
+  queryFn: ({ signal }) => someLinks("state!=InService", signal),
+  staleTime: REREAD,
+  refetchInterval: 10_000,
+});
+
+/** The first ports that are congested, or were since their agents started. */
+export const linksCongested = queryOptions({
+  queryKey: ["linksCongested"],
+  queryFn: ({ signal }) => someLinks("queue!=Quiet,queue!=Unknown", signal),
+  staleTime: REREAD,
+  refetchInterval: REREAD,
+});
+
+/** Up to a page of the directions that a filter lets pass; `more` if there are others. Of those that it leaves out, the controller examines many in each of its pages. */
+async function someLinks(fieldSelector: string, signal: AbortSignal): Promise<{ items: Link[]; more: boolean }> {
+  const items: Link[] = [];
+  let next: string | null | undefined;
+  do {
+    const query = { limit: PAGE, fieldSelector, ...(next && { continue: next }) };
+    const page = await data(api.GET("/api/v1/links", { params: { query }, signal }));
+    items.push(...page.items);
+    next = page.metadata.continue;
+  } while (next && items.length < PAGE);
+  return { items, more: Boolean(next) };
+}
 
 /** One direction, by its sending port; `null` if no link leaves one of this name. The list of all is large in a large fabric. */
 export const link = (name: string) =>
   queryOptions({
-    queryKey: ["links", name],
-    queryFn: async () => {
+    queryKey: ["link", name],
+    queryFn: () => {
       const [node = "", port = ""] = name.split("/");
-      const answer = api.GET("/api/v1/links/{node}/{port}", { params: { path: { node, port } } });
-      try {
-        return await data(answer);
-      } catch (error) {
-        if (error instanceof ApiError && error.status === 404) return null;
-        throw error;
-      }
+      return orNone(data(api.GET("/api/v1/links/{node}/{port}", { params: { path: { node, port } } })));
     },
     staleTime: REREAD,
-    refetchInterval: REREAD,
+    // One that is not there comes with another topology.
+    refetchInterval: ({ state }) => (state.data === null ? false : REREAD),
   });
 
 /** Flows that leave a port, those with the highest rate first. */
@@ -218,17 +297,6 @@ export const flows = (node: string, port: string) =>
     queryFn: async () => (await data(api.GET("/api/v1/flows", { params: { query: { node, port, limit: 200 } } }))).items,
     refetchInterval: REREAD,
   });
-
-export const topology = queryOptions({
-  queryKey: ["topology"],
-  // The counts of its status are not in the stream.
-  staleTime: 0,
-  queryFn: async () => {
-    const { data: found, response, error } = await api.GET("/api/v1/topology");
-    if (response.status === 404) return null;
-    return data(Promise.resolve({ ...(found && { data: found }), error, response }));
-  },
-});
 
 export const drains = queryOptions({
   queryKey: ["drains"],

@@ -602,7 +602,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Every link direction out of a node's port, in the topology's order. */
+        /**
+         * Link directions out of the nodes' ports, in the order of node and port. A page under a filter may be short: only one without
+         *     `metadata.continue` is the last.
+         */
         get: operations["listLinks"];
         put?: never;
         post?: never;
@@ -692,7 +695,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Nodes in name order: all that pass the filter. */
+        /** Nodes in name order. A page under a filter may be short: only one without `metadata.continue` is the last. */
         get: operations["listNodes"];
         put?: never;
         post?: never;
@@ -2575,6 +2578,10 @@ export interface components {
         };
         /** @description A flow that leaves through a node's port. */
         FlowView: components["schemas"]["FlowTelemetry"] & {
+            /** @description Group whose data or copies it is; `null` for other traffic. */
+            group?: string | null;
+            /** @description Host that sends it, also of copies for its receivers; `null` if the source address is of no host. */
+            host?: string | null;
             /** @description The node. */
             node: string;
             /** @description Its port. */
@@ -3265,6 +3272,8 @@ export interface components {
              * @description Nanoseconds since the report.
              */
             reportedAgoNs: number;
+            /** @description Its largest depth compared with the thresholds; of a controller of an earlier version, `Unknown`. */
+            state?: components["schemas"]["QueueState"];
         };
         /** @description A bidirectional link between two ports. */
         LinkDecl: {
@@ -3404,6 +3413,7 @@ export interface components {
         LinkObserved: {
             congestion?: components["schemas"]["LinkCongestion"] | null;
             loss?: components["schemas"]["LinkLossView"] | null;
+            problem?: components["schemas"]["LinkProblem"] | null;
             /**
              * Format: uint64
              * @description Nanoseconds since the last change.
@@ -3423,7 +3433,16 @@ export interface components {
             reason: string;
             /** @description Round-trip times. */
             rtt: components["schemas"]["LinkRttView"];
+            /** @description Whether it carries what it is asked to; of a controller of an earlier version, `NotReported`. */
+            state?: components["schemas"]["LinkState"];
             thresholds?: components["schemas"]["Thresholds"] | null;
+        };
+        /** @description An open problem of a link or port. */
+        LinkProblem: {
+            /** @description Stable code; `canopyctl explain CODE` prints what is known of it. */
+            code: string;
+            /** @description How bad it is. */
+            severity: components["schemas"]["Severity"];
         };
         /** @description One direction of a link; its name is the sending port, its generation the topology's. */
         LinkResource: {
@@ -3487,6 +3506,11 @@ export interface components {
              */
             samples: number;
         };
+        /**
+         * @description Whether a link direction carries what it is asked to.
+         * @enum {string}
+         */
+        LinkState: "InService" | "Problem" | "Drained" | "AgentNotConnected" | "NotReported";
         /** @description Start of the next page of a list. */
         ListMetadata: {
             /** @description Send as `continue` to get the next page; absent on the last one. */
@@ -4432,7 +4456,12 @@ export interface components {
             id: components["schemas"]["NodeId"];
             /** @description The node's own address. */
             nodeAddress: string;
-            /** @description Ports in index order. */
+            /**
+             * Format: uint32
+             * @description Number of ports.
+             */
+            portCount?: number;
+            /** @description Ports in index order; empty in a list with `summary`. */
             ports: components["schemas"]["PortView"][];
             /**
              * Format: uint32
@@ -4477,6 +4506,8 @@ export interface components {
              */
             observedTerm?: number | null;
             retirement?: components["schemas"]["Retirement"] | null;
+            /** @description Whether it has what it was given; of a controller of an earlier version, `NotReported`. */
+            state?: components["schemas"]["NodeState"];
         };
         /** @description Progress of one tree node with a group. */
         NodeProgress: {
@@ -4533,6 +4564,11 @@ export interface components {
              */
             timeUnixNs?: number | null;
         };
+        /**
+         * @description Whether a node has what it was given.
+         * @enum {string}
+         */
+        NodeState: "InSync" | "ItemErrors" | "Behind" | "NotReported" | "Restarting" | "Retiring" | "Retired" | "NotConnected" | "NeverConnected";
         /**
          * @description Kind of a thing that problems are about.
          * @enum {string}
@@ -4786,6 +4822,8 @@ export interface components {
              * @description How often its symptoms began since then.
              */
             count: number;
+            /** @description The link that is to be drained, if that is what to do; absent otherwise. */
+            drainLink?: string | null;
             /** @description What was seen and where. */
             evidence: string[];
             /** @description Names the problem: 16 hexadecimal digits, the same through flaps and restarts of the controller. */
@@ -4840,6 +4878,11 @@ export interface components {
          * @description Queue Pair Number, 24 bits. 0 and 1 are management QPs, 0xFFFFFF is multicast: none names an RC QP.
          */
         Qpn: number;
+        /**
+         * @description The queue of a sending port, by its largest depth in this window and the one before.
+         * @enum {string}
+         */
+        QueueState: "AboveKMax" | "AboveKMin" | "Marked" | "Quiet" | "Unknown";
         /** @description The queue of an egress port. A window is about one second. */
         QueueTelemetry: components["schemas"]["CnpCounts"] & {
             /**
@@ -10815,6 +10858,8 @@ export interface operations {
                 continue?: string;
                 /** @description `field=value,field!=value`; all must hold. The fields are `name`, `node` and `port`, the state of the node's port. */
                 fieldSelector?: string;
+                /** @description Only hosts whose name contains this. */
+                nameContains?: string;
             };
             header?: never;
             path?: never;
@@ -11175,7 +11220,11 @@ export interface operations {
     listLinks: {
         parameters: {
             query?: {
-                /** @description `field=value,field!=value`; all must hold. The fields are `drained`, `link`, `name`, `node` and `to`. */
+                /** @description Directions on this page, 1..=500; 100 when absent. */
+                limit?: number;
+                /** @description Token from the previous page. */
+                continue?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `drained`, `link`, `name`, `node`, `queue`, `state` and `to`. */
                 fieldSelector?: string;
             };
             header?: never;
@@ -11184,7 +11233,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description all directions that pass the filter */
+            /** @description one page */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11778,8 +11827,16 @@ export interface operations {
     listNodes: {
         parameters: {
             query?: {
-                /** @description `field=value,field!=value`; all must hold. The fields are `connected`, `name` and `synced`. */
+                /** @description Nodes on this page, 1..=500; 100 when absent. */
+                limit?: number;
+                /** @description Token from the previous page. */
+                continue?: string;
+                /** @description `field=value,field!=value`; all must hold. The fields are `connected`, `name`, `state` and `synced`. */
                 fieldSelector?: string;
+                /** @description Only nodes whose name contains this. */
+                nameContains?: string;
+                /** @description Without the ports of each node, of which there may be hundreds: `portCount` has how many. */
+                summary?: boolean;
                 /** @description Send changes as server-sent events instead of a list. */
                 watch?: boolean;
                 /** @description With `watch`: id of the last event that was received; without it, the stream begins with the present state. */
@@ -11793,7 +11850,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description all nodes; with `watch` a stream of changes */
+            /** @description one page; with `watch` a stream of changes */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which ports are congested, and which sources send what leaves there.
-import type { Flow, Group, Link, Problem, Topology } from "../api/types";
+import type { FabricMap, Flow, Link, Problem, QueueState } from "../api/types";
 import { above, figures, type Point } from "./chart";
 import { bytes, count, counted, digits, permille } from "./format";
+import { NOT_MEASURED } from "./mapLayer";
 import { byName } from "./order";
 
 /** `over`: above K_max, or a problem is open; `marking`: above K_min; `earlier`: neither, but packets were marked or sources notified. */
@@ -29,12 +30,21 @@ export function congested(links: readonly Link[], problems: readonly Problem[]):
   return found.sort((a, b) => Number(b.problem !== undefined) - Number(a.problem !== undefined) || marked(b) - marked(a) || byName(a.link.metadata.name, b.link.metadata.name));
 }
 
-function rankOf({ status: { congestion, thresholds } }: Link): Rank | null {
-  if (!congestion || !thresholds) return null;
-  const deepest = Math.max(congestion.queueBytes, congestion.peakQueueBytes);
-  if (deepest > thresholds.kMaxBytes) return "over";
-  if (deepest > thresholds.kMinBytes) return "marking";
-  return congestion.marked > 0 || sent(congestion) > 0 ? "earlier" : null;
+const RANKS: Readonly<Partial<Record<QueueState, Rank>>> = { AboveKMax: "over", AboveKMin: "marking", Marked: "earlier" };
+
+const rankOf = ({ status: { congestion } }: Link): Rank | null => (congestion?.state && RANKS[congestion.state]) ?? null;
+
+/** How many ports of nodes have reported their queue within a minute, by the map's layer; empty if none has. */
+export function measuredPorts({ nodes, links }: FabricMap, queues: Uint8Array): string {
+  let [all, measured] = [0, 0];
+  links.forEach(({ a, b }, at) => {
+    for (const [from, octet] of [[a, queues[2 * at]], [b, queues[2 * at + 1]]] as const) {
+      if (from >= nodes.length) continue;
+      all += 1;
+      if (octet !== NOT_MEASURED) measured += 1;
+    }
+  });
+  return measured === 0 ? "" : `${count(measured)} of ${counted(all, "port")} have thresholds and have reported their queue within a minute`;
 }
 
 type Counts = Pick<Flow, "cnps" | "suppressed" | "rateLimitedFlow" | "rateLimitedPort" | "unknownSourceQp">;
@@ -65,27 +75,17 @@ export interface Source {
   counts: Counts;
 }
 
-/** Host and group behind a flow: data of a group goes to its Proxy Address, and copies at an edge come from it. */
-export function finder(topology: Topology | null | undefined, groups: readonly Group[]): (flow: Pick<Flow, "src" | "dst">) => { name: string; group: string | undefined } {
-  const hosts = new Map((topology?.spec.hosts ?? []).map((host) => [host.address, host.name]));
-  const byProxy = new Map(groups.map((group) => [group.status.connection.proxyAddress, group]));
-  return ({ src, dst }) => {
-    const copies = byProxy.get(src);
-    return { name: copies?.status.source ?? hosts.get(src) ?? src, group: (copies ?? byProxy.get(dst))?.metadata.name };
-  };
-}
-
 /** The sources of flows, the one that sends most first. */
-export function sources(flows: readonly Flow[], find: ReturnType<typeof finder>): Source[] {
+export function sources(flows: readonly Flow[]): Source[] {
   const all = new Map<string, Source>();
   for (const flow of flows) {
-    const { name, group } = find(flow);
+    const { host, group } = flow;
     const key = `${flow.src} ${group ?? ""}`;
     const old = all.get(key);
     all.set(key, {
-      name,
+      name: host ?? flow.src,
       address: flow.src,
-      group,
+      group: group ?? undefined,
       flows: (old?.flows ?? 0) + 1,
       permille: Math.min(1000, (old?.permille ?? 0) + flow.sharePermille),
       rateBps: (old?.rateBps ?? 0) + flow.rateBps,

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a drain is called, and the command that does the same.
 
-import type { Problem } from "../api/types";
-
 export type Target = { link: string } | { node: string };
-
-/** The link that the remedy of a problem names to be drained. */
-export const drainOf = ({ object, remedy }: Pick<Problem, "object" | "remedy">): Target | null => (object.kind === "link" && /\bdrain the link\b/i.test(remedy) ? { link: object.name } : null);
 
 export const targetName = (target: Target): string => ("link" in target ? target.link : target.node);
 

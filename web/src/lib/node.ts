@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a node has what it was given, as one word.
-import type { Node } from "../api/types";
+import type { Node, NodeState } from "../api/types";
 import { count, counted } from "./format";
 import { wordsOf } from "./order";
 import { WORST_FIRST, type State } from "./state";
 
-export function syncWord({ spec, status }: Node): [State, string] {
-  if (status.retirement) return ["pending", status.retirement.step === "Retired" ? "retired" : "retiring"];
-  if (status.conditions.some((condition) => condition.reason === "Restarting")) return ["pending", "restarting"];
-  if (!status.connected) return ["failed", status.observedTerm === null || status.observedTerm === undefined ? "never connected" : "not connected"];
-  if (status.observedTerm === null || status.observedTerm === undefined) return ["pending", "not reported yet"];
-  if (status.observedTerm !== spec.term) return ["pending", `of term ${status.observedTerm}`];
-  const behind = spec.generation - (status.observedGeneration ?? 0);
-  if (behind > 0) return ["pending", `${count(behind)} behind`];
-  if (status.errors.length) return ["degraded", counted(status.errors.length, "error")];
-  return ["ok", "in sync"];
+const WORDS: Readonly<Record<NodeState, readonly [State, (of: Node) => string]>> = {
+  InSync: ["ok", () => "in sync"],
+  ItemErrors: ["degraded", ({ status }) => counted(status.errors.length, "error")],
+  Behind: ["pending", behind],
+  NotReported: ["pending", () => "not reported yet"],
+  Restarting: ["pending", () => "restarting"],
+  Retiring: ["pending", () => "retiring"],
+  Retired: ["pending", () => "retired"],
+  NotConnected: ["failed", () => "not connected"],
+  NeverConnected: ["failed", () => "never connected"],
+};
+
+/** A state of a later version is pending, by its own name. */
+export function syncWord(node: Node): [State, string] {
+  const { state: name = "NotReported" } = node.status;
+  const [state, word] = (WORDS as Partial<typeof WORDS>)[name] ?? ["pending", () => name];
+  return [state, word(node)];
+}
+
+function behind({ spec, status }: Node): string {
+  if (status.observedTerm !== spec.term) return `of term ${status.observedTerm ?? 0}`;
+  return `${count(spec.generation - (status.observedGeneration ?? 0))} behind`;
 }
 
 /** How many of the nodes are in sync. */
@@ -26,3 +38,6 @@ export function notInSync(all: readonly Node[]): string {
   words.sort((a, b) => WORST_FIRST.indexOf(a.word[0]) - WORST_FIRST.indexOf(b.word[0]));
   return wordsOf(words.map(({ name, word: [, word] }) => [word, name]));
 }
+
+/** Of many nodes the controller has found those that are not in sync, the first ones if `more`. */
+export const notInSyncOfMany = (found: readonly Node[], more: boolean): string => `${more ? `of the first ${counted(found.length, "node")} that are not in sync, ` : ""}${notInSync(found) || "all in sync"}`;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, test } from "vitest";
 import { count } from "./format";
-import { byName, byValue, firstOf, wordsOf } from "./order";
+import { byName, byValue, distinct, firstOf, wordsOf } from "./order";
+
 
 describe("order", () => {
   test("names with numbers are in the order of the numbers", () => {
@@ -31,4 +32,9 @@ describe("order", () => {
     expect(wordsOf([["late", "n1"], ["late", "n2"], ["late", "n3"]], 2)).toBe("late: n1, n2 and 1 more");
     expect(wordsOf([])).toBe("");
   });
+});
+
+// Catches an item that is there twice, and one that loses its place among those that need someone.
+test("puts lists one behind the other, each item once", () => {
+  expect(distinct([["c", "a"], undefined, ["a", "b"]], (item) => item)).toEqual(["c", "a", "b"]);
 });

@@ -12,6 +12,13 @@ export function byValue(a: string | number, b: string | number): number {
   return typeof a === "number" && typeof b === "number" ? a - b : byName(String(a), String(b));
 }
 
+/** The items of several lists, each once, where it comes first. */
+export function distinct<T>(lists: readonly (readonly T[] | undefined)[], key: (item: T) => string): T[] {
+  const all = new Map<string, T>();
+  for (const item of lists.flatMap((list) => list ?? [])) if (!all.has(key(item))) all.set(key(item), item);
+  return [...all.values()];
+}
+
 /** The first names of many, and how many more there are: "leaf2, leaf10 and 3 more". */
 export function firstOf(all: readonly string[], shown = 5): string {
   const first = [...all].sort(byName).slice(0, shown).join(", ");

@@ -28,6 +28,9 @@ export function matches(text: string, candidates: Iterable<Found>): Found[] {
   return [...first, ...rest].slice(0, OF_KIND);
 }
 
+/** What names a device in what was typed: of a port, its node. */
+export const device = (text: string): string => text.trim().split("/")[0] ?? "";
+
 /** The page of a link direction, if the text is the name of a port: "n1/eth1". */
 export function port(text: string, nodes: ReadonlySet<string>): Found[] {
   const [node = "", name = "", ...more] = text.trim().split("/");

@@ -132,13 +132,13 @@ function Completeness({ own: { values, times }, leftOut }: { own: Own; leftOut: 
 
 /** Nodes of which the controller has not what it desires. */
 function Behind() {
-  const query = useQuery(queries.nodes);
-  const all = (query.data ?? []).map((node) => ({ name: node.metadata.name, sync: syncWord(node) }));
+  const found = useQuery(queries.nodesNotInSync).data;
+  const all = (found?.items ?? []).map((node) => ({ name: node.metadata.name, sync: syncWord(node) }));
   const behind = WORST_FIRST.filter((state) => state !== "ok").flatMap((state) => all.filter(({ sync }) => sync[0] === state).sort((a, b) => byName(a.name, b.name)));
   if (behind.length === 0) return null;
   return (
     <section aria-label="Nodes that are not in sync">
-      <h2>{counted(behind.length, "node")} not in sync</h2>
+      <h2>{counted(behind.length, "node")}{found?.metadata.continue ? " and more" : ""} not in sync</h2>
       <table className="plain" aria-label="Nodes that are not in sync">
         <tbody>
           {behind.slice(0, ROWS).map(({ name, sync: [state, word] }) => (

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where is each host, and is its port up?
-import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useCallback, useEffect, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Host, HostAgent } from "../api/types";
-import { count, counted } from "../lib/format";
+import { usePages } from "../api/usePages";
+import { count } from "../lib/format";
 import { isAway, needs, needsOfMany } from "../lib/host";
-import { byName } from "../lib/order";
+import { byName, distinct } from "../lib/order";
 import { ofPort, PORT_ORDER } from "../lib/state";
 import { Mono } from "../ui/Command";
+import { ListTools } from "../ui/ListTools";
 import { ReadFailed, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
@@ -24,6 +26,7 @@ function AgentWord({ of }: { of: HostAgent }) {
   return of === "OfNode" ? <span className="faint">of its node</span> : <StateWord state={of === "Connected" ? "ok" : "degraded"}>{of === "Connected" ? "connected" : "not connected"}</StateWord>;
 }
 
+const name = (h: Host): string => h.metadata.name;
 /** Those whose port needs someone first, then those that applications cannot use to join. */
 const order = (a: Host, b: Host): number => PORT_ORDER.indexOf(a.status.port) - PORT_ORDER.indexOf(b.status.port) || Number(isAway(b)) - Number(isAway(a)) || byName(a.metadata.name, b.metadata.name);
 
@@ -40,45 +43,26 @@ const COLUMNS: readonly Column<Host>[] = [
 ];
 
 export function Hosts() {
-  const query = useInfiniteQuery(queries.hosts);
   const total = useQuery(queries.status).data?.hosts;
+  const { query, items, hasMore, more } = usePages<Host>(queries.hosts, total, WHOLE);
   const [text, setText] = useState("");
-  const loaded = useMemo(() => query.data?.pages.flatMap((page) => page.items) ?? [], [query.data]);
-  const { hasNextPage, isFetching, fetchNextPage } = query;
-  const more = useCallback(() => {
-    if (hasNextPage && !isFetching) void fetchNextPage();
-  }, [hasNextPage, isFetching, fetchNextPage]);
-  useEffect(() => {
-    if (total !== undefined && total <= WHOLE) more();
-  }, [total, more]);
-  const rows = useMemo(() => loaded.filter((h) => `${h.metadata.name}\n${h.spec.node}\n${h.status.port}`.includes(text)), [loaded, text]);
-  // Of many hosts not all are read: the controller finds those whose port needs someone.
+  // Of many hosts not all are read: the controller finds those whose port needs someone, and those of a name.
   const found = useQuery({ ...queries.hostsNotUp, enabled: total !== undefined && total > WHOLE }).data;
+  const named = useQuery({ ...queries.hostsNamed(text.toLowerCase()), enabled: hasMore && text !== "" }).data;
+  const all = useMemo(() => (hasMore ? distinct([found?.items.toSorted(order), named, items], name) : items), [hasMore, found, named, items]);
+  const rows = useMemo(() => all.filter((h) => `${name(h)}\n${h.spec.node}\n${h.status.port}`.includes(text)), [all, text]);
   const needing = useMemo(() => {
-    if (!hasNextPage) return needs(loaded);
-    return found && needsOfMany(found.items, Boolean(found.metadata.continue), loaded);
-  }, [hasNextPage, loaded, found]);
+    if (!hasMore) return needs(items);
+    return found ? needsOfMany(found.items, Boolean(found.metadata.continue), items) : "";
+  }, [hasMore, items, found]);
   return (
     <Page title="Hosts" tab="Hosts">
       <ReadFailed query={query} />
-      <div className="tools">
-        <input type="search" aria-label="Filter by name, node or state" placeholder="name, node or state" value={text} onChange={(event) => setText(event.target.value)} />
-        <span className="faint" role="status">
-          {text && query.data ? `${count(rows.length)} shown, ` : ""}
-          {!query.data ? "" : total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "host")}` : counted(loaded.length, "host")}
-          {hasNextPage ? " read, filters and sorting are of these" : ""}
-          {needing && `; ${needing}`}
-        </span>
-        {text && hasNextPage && (
-          <button type="button" onClick={more}>
-            Read {count(queries.PAGE)} more
-          </button>
-        )}
-      </div>
-      {query.data && loaded.length === 0 ? (
+      <ListTools by="name, node or state" text={text} onText={setText} shown={rows.length} read={items.length} total={total} noun="host" isThere={query.data !== undefined} hasMore={hasMore} onMore={more} words={needing} />
+      {query.data && items.length === 0 ? (
         <Undeclared>There is no host: hosts are part of the topology.</Undeclared>
       ) : (
-        <Table label="Hosts" columns={COLUMNS} rows={rows} rowKey={(h) => h.metadata.name} {...(!hasNextPage && { order })} total={text ? rows.length : total} {...(!text && { onEnd: more })} />
+        <Table label="Hosts" columns={COLUMNS} rows={rows} rowKey={name} {...(!hasMore && { order })} total={text ? rows.length : total} {...(!text && { onEnd: more })} />
       )}
     </Page>
   );

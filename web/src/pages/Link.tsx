@@ -6,7 +6,7 @@ import { useMemo, useState, type ReactNode } from "react";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
 import { bytes, count, counted, permille, rate, span } from "../lib/format";
-import { agentsOf, byObject, loadOf, stateOf } from "../lib/link";
+import { loadOf, stateOf } from "../lib/link";
 import { ReportedAgo } from "../ui/Age";
 import { Command } from "../ui/Command";
 import { Crumbs } from "../ui/Crumbs";
@@ -42,13 +42,12 @@ function Detail({ link }: { link: Link }) {
   const navigate = route.useNavigate();
   const { spec, status, metadata } = link;
   const { congestion, loss, rtt, thresholds } = status;
-  const problems = useQuery(queries.problems).data ?? [];
-  const nodes = useQuery(queries.nodes).data;
-  const [state, word] = stateOf(link, byObject(problems), agentsOf(nodes));
+  const [state, word] = stateOf(link);
   const [draining, setDraining] = useState(false);
   const [a = "", b = ""] = spec.link.split("--");
-  const betweenNodes = nodes?.some((n) => n.metadata.name === spec.to.split("/")[0]) ?? false;
-  const back = useQuery({ ...queries.link(spec.to), enabled: betweenNodes }).data;
+  // Out of a host none is measured.
+  const back = useQuery(queries.link(spec.to)).data;
+  const betweenNodes = Boolean(back);
   return (
     <Page
       title={`${metadata.name} to ${spec.to}`}
@@ -57,7 +56,7 @@ function Detail({ link }: { link: Link }) {
         <>
           <StateWord state={state}>{word}</StateWord>
           <button type="button" disabled={!betweenNodes} aria-describedby="drain-why" onClick={() => setDraining(true)}>Drain…</button>
-          <span id="drain-why" className="faint">{!nodes ? "The nodes are not read yet." : !betweenNodes && "A link to a host cannot be drained: the host has no other."}</span>
+          <span id="drain-why" className="faint">{back === undefined ? "Its other end is not read yet." : !betweenNodes && "A link to a host cannot be drained: the host has no other."}</span>
           {betweenNodes && <SilenceButton kind="link" name={spec.link} />}
         </>
       }

@@ -5,15 +5,20 @@ import { Link as To } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
-import { bytes, count, counted, permille, rate, span } from "../lib/format";
-import { agentsOf, byObject, loadOf, stateOf } from "../lib/link";
-import { byName } from "../lib/order";
+import { usePages } from "../api/usePages";
+import { bytes, count, permille, rate, span } from "../lib/format";
+import { loadOf, notInService, notInServiceOfMany, stateOf } from "../lib/link";
+import { byName, distinct } from "../lib/order";
 import { WORST_FIRST, type State } from "../lib/state";
 import { ReportedAgo } from "../ui/Age";
-import { ErrorNote, Loaded, Page } from "../ui/Page";
+import { ListTools } from "../ui/ListTools";
+import { Page, ReadFailed } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
 import { Undeclared } from "./topology/Undeclared";
+
+/** Up to so many directions are read whole, so that filters and sorting are of all of them. */
+const WHOLE = 4000;
 
 interface Row {
   link: Link;
@@ -41,46 +46,44 @@ const COLUMNS: readonly Column<Row>[] = [
 /** Those that need someone first, then those that lose most. */
 const order = (a: Row, b: Row): number => WORST_FIRST.indexOf(a.state) - WORST_FIRST.indexOf(b.state) || loss(b) - loss(a) || byName(a.link.metadata.name, b.link.metadata.name);
 
+const worstFirst = (links: readonly Link[]): Link[] => links.toSorted((a, b) => WORST_FIRST.indexOf(stateOf(a)[0]) - WORST_FIRST.indexOf(stateOf(b)[0]) || byName(a.metadata.name, b.metadata.name));
+
 function Name({ link }: { link: Link }) {
   const [node = "", port = ""] = link.metadata.name.split("/");
   return <To to="/links/$node/$port" params={{ node, port }}>{link.metadata.name}</To>;
 }
 
 export function Links() {
-  const query = useQuery(queries.links);
-  const [open, reports] = [useQuery(queries.problems), useQuery(queries.nodes)];
-  const [problems, nodes] = [open.data, reports.data];
+  const domain = useQuery(queries.status).data;
+  // Each host has one link, and only the direction towards it leaves a node.
+  const total = domain && 2 * domain.links - domain.hosts;
+  const { query, items, hasMore, more } = usePages<Link>(queries.links, total, WHOLE);
   const [text, setText] = useState("");
-  const rows = useMemo(() => {
-    const [found, agents] = [byObject(problems ?? []), agentsOf(nodes)];
-    return (query.data ?? [])
-      .map((link) => {
-        const [state, word] = stateOf(link, found, agents);
-        return { link, state, word };
-      })
-      .filter((row) => `${row.link.metadata.name}\n${row.link.spec.to}\n${row.word}`.includes(text));
-  }, [query.data, problems, nodes, text]);
+  // Of many directions not all are read: the controller finds those that need someone.
+  const found = useQuery({ ...queries.linksNotInService, enabled: total !== undefined && total > WHOLE }).data;
+  const rows = useMemo(
+    () =>
+      (hasMore ? distinct([found && worstFirst(found.items), items], (link) => link.metadata.name) : items)
+        .map((link) => {
+          const [state, word] = stateOf(link);
+          return { link, state, word };
+        })
+        .filter((row) => `${row.link.metadata.name}\n${row.link.spec.to}\n${row.word}`.includes(text)),
+    [hasMore, found, items, text],
+  );
+  const words = useMemo(() => {
+    if (!hasMore) return notInService(items) || "all in service";
+    return found ? notInServiceOfMany(found.items, found.more) : "";
+  }, [hasMore, items, found]);
   return (
     <Page title="Links" tab="Links">
-      {/* Without them a link seems to be in service. */}
-      <ErrorNote error={open.error ?? reports.error} />
-      <Loaded query={query}>
-        {(all) =>
-          all.length === 0 ? (
-            <Undeclared>There is no link: links are part of the topology.</Undeclared>
-          ) : (
-            <>
-              <div className="tools">
-                <input type="search" aria-label="Filter by port or state" placeholder="port or state" value={text} onChange={(event) => setText(event.target.value)} />
-                <span className="faint" role="status">
-                  {count(rows.length)} of {counted(all.length, "link direction")}, each out of a node's port; those that need someone first
-                </span>
-              </div>
-              <Table label="Links" columns={COLUMNS} rows={rows} rowKey={(r) => r.link.metadata.name} order={order} />
-            </>
-          )
-        }
-      </Loaded>
+      <ReadFailed query={query} />
+      <ListTools by="port or state" text={text} onText={setText} shown={rows.length} read={items.length} total={total} noun="link direction" isThere={query.data !== undefined} hasMore={hasMore} onMore={more} words={words} />
+      {query.data && items.length === 0 ? (
+        <Undeclared>There is no link: links are part of the topology.</Undeclared>
+      ) : (
+        <Table label="Links" columns={COLUMNS} rows={rows} rowKey={(r) => r.link.metadata.name} {...(!hasMore && { order })} total={text ? rows.length : total} {...(!text && { onEnd: more })} />
+      )}
     </Page>
   );
 }

@@ -24,15 +24,12 @@ const CHARTS: readonly Plan[] = [{ title: "Drops for any reason", unit: "perSeco
 
 export function NodePage() {
   const { node: name } = route.useParams();
-  const query = useQuery(queries.nodes);
+  const query = useQuery(queries.node(name));
   return (
     <>
       <Crumbs to="/nodes" />
       <Loaded query={query} title={name}>
-        {(list) => {
-          const node = list.find((n) => n.metadata.name === name);
-          return node ? <Detail node={node} /> : <Page title={name} tab={name}><p>There is no node of this name in the topology.</p></Page>;
-        }}
+        {(node) => (node ? <Detail node={node} /> : <Page title={name} tab={name}><p>There is no node of this name in the topology.</p></Page>)}
       </Loaded>
     </>
   );

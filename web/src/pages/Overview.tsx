@@ -4,7 +4,8 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Fragment } from "react";
 import * as queries from "../api/queries";
-import type { DomainStatus, Problem, RestartingAgent } from "../api/types";
+import type { DomainStatus, Link as Direction, Problem, RestartingAgent } from "../api/types";
+import { usePages } from "../api/usePages";
 import { count, counted } from "../lib/format";
 import { kinds } from "../lib/problem";
 import { ofPhase, ofSeverity, PHASE_ORDER } from "../lib/state";
@@ -119,22 +120,18 @@ function Restarting({ agents, all }: { agents: RestartingAgent[]; all: number })
 
 function Totals({ domain }: { domain: DomainStatus }) {
   const readiness = useQuery(queries.readiness).data ?? [];
-  // The list of a large fabric is too much for one line of text.
-  const links = useQuery({ ...queries.links, enabled: domain.links > 0 && domain.links <= LINKS }).data ?? [];
   if (domain.nodes === 0) return <FirstSteps domain={domain} />;
-  const reported = links.filter((link) => (link.status.congestion?.reportedAgoNs ?? Infinity) < 5e9).length;
-  const probed = links.filter((link) => (link.status.loss?.requests ?? 0) > 0).length;
   const store = readiness.find((line) => line.includes("store:"));
   const checked = [
     `${counted(domain.connectedNodes, "agent")} of ${count(domain.nodes)} connected`,
     `${counted(domain.syncedNodes, "node")} in sync`,
-    links.length > 0 && `${count(reported)} of ${counted(links.length, "link direction")} reported within 5 s, ${count(probed)} probed`,
     store && `store: ${store.replace(/^\[.\] store: /, "")}`,
   ].filter(Boolean);
   const total = Object.values(domain.groups).reduce((a, b) => a + b, 0);
   return (
     <>
-      <p className="faint checked">Checked: {checked.join("; ")}.</p>
+      {/* The list of a large fabric is too much for one line of text. */}
+      <p className="faint checked">Checked: {checked.join("; ")}{domain.links > 0 && domain.links <= LINKS && <Reported />}.</p>
       <section aria-label="Totals">
         <h2>Domain</h2>
         <dl className="totals">
@@ -168,6 +165,15 @@ function Totals({ domain }: { domain: DomainStatus }) {
       </section>
     </>
   );
+}
+
+/** How much of the links is measured. */
+function Reported() {
+  const { items, hasMore } = usePages<Direction>(queries.links, 0, LINKS);
+  if (hasMore || items.length === 0) return null;
+  const reported = items.filter((link) => (link.status.congestion?.reportedAgoNs ?? Infinity) < 5e9).length;
+  const probed = items.filter((link) => (link.status.loss?.requests ?? 0) > 0).length;
+  return `; ${count(reported)} of ${counted(items.length, "link direction")} reported within 5 s, ${count(probed)} probed`;
 }
 
 function Total({ name, to, value }: { name: string; to: "/groups" | "/nodes" | "/links" | "/hosts"; value: number }) {

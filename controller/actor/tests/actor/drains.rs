@@ -10,6 +10,7 @@ use canopy_controller_actor::events::Code;
 use canopy_controller_actor::{AuditFilter, Controller, Order, Running, Target, start};
 use canopy_controller_core::Command;
 use canopy_controller_core::audit::{Action, IntentKind};
+use canopy_controller_core::fields::FieldSelector;
 use canopy_controller_core::metadata::Labels;
 use canopy_controller_core::principal::Principal;
 use canopy_model::drain::DrainSpec;
@@ -55,7 +56,8 @@ fn names(controller: &Controller) -> Vec<String> {
 }
 
 fn drained(controller: &Controller) -> Vec<String> {
-    let links = controller.links().into_iter().filter(|link| link.spec.drained);
+    let fields = FieldSelector::parse("fields", "drained=true").unwrap();
+    let links = controller.links(&fields, None, 1000).items.into_iter();
     links.map(|link| link.name).filter(|name| name.starts_with("n1/")).collect()
 }
 

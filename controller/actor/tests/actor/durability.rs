@@ -124,11 +124,11 @@ async fn nothing_is_answered_shown_or_published_before_it_is_durable() {
     });
     until("the commit", || store.waiting.load(Ordering::SeqCst)).await;
     assert!(!answer.is_finished());
-    assert_eq!(controller.read(|d| d.nodes().len()), 2);
+    assert_eq!(controller.read(|d| d.node_names().len()), 2);
     assert!(!spec.has_changed().unwrap());
     store.set_closed(false);
     answer.await.unwrap().unwrap();
-    assert_eq!(controller.read(|d| d.nodes().len()), 3);
+    assert_eq!(controller.read(|d| d.node_names().len()), 3);
     spec.changed().await.unwrap();
     assert!(spec.borrow().generation > before);
 }
@@ -291,7 +291,7 @@ async fn a_controller_starts_on_a_full_disk_with_its_last_term_and_takes_the_nex
 
     store.full.store(true, Ordering::SeqCst);
     let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
-    assert_eq!(controller.read(|d| (d.term(), d.nodes().len())), (term, 2));
+    assert_eq!(controller.read(|d| (d.term(), d.node_names().len())), (term, 2));
     let mut spec = controller.watch_node("n1").unwrap();
     assert_eq!(spec.borrow_and_update().term, term);
     let e = controller.execute(put_group("g1"), None, false).await.unwrap_err();
@@ -374,7 +374,7 @@ async fn a_step_that_a_full_disk_refuses_is_one_event_and_is_taken_when_there_is
     let is_in = |phase| controller.read(|d| d.hmac().phase == phase);
     until("the first key", || is_in(HmacPhase::Starting)).await;
     let confirm = || {
-        let (term, node) = controller.read(|d| (d.term(), d.nodes().remove(0)));
+        let (term, node) = controller.read(|d| (d.term(), d.node(&d.node_names()[0]).unwrap()));
         let status = NodeStatus {
             node: node.name,
             observed_term: term,

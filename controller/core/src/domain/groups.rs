@@ -155,7 +155,9 @@ impl Groups {
         limit: usize,
         most: usize,
     ) -> Found<&'a Group> {
-        paging::page(names, limit, most, |name| self.by_name.get(name).filter(|group| passes(filter, group)))
+        let read = |name| self.by_name.get(name).filter(|group| passes(filter, group));
+        let (items, next) = paging::page(names, limit, most, read);
+        Found { items, next: next.map(str::to_owned) }
     }
 
     #[cfg(test)]

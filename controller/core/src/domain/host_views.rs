@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use canopy_model::member::Role;
 use canopy_model::status::ItemKind;
 
-use super::paging::{self, EXAMINED};
+use super::paging::{self, EXAMINED, NameFilter};
 use super::state::State;
 use super::symptoms::port_of;
 use crate::fields::{FieldSelector, HostField};
@@ -22,21 +22,13 @@ pub(super) struct HostViews<'a>(pub(super) &'a State);
 
 impl HostViews<'_> {
     /// See [`super::Domain::hosts`]. A page compares the names of all hosts, and reads the state of its own.
-    pub(super) fn page(&self, filter: &FieldSelector<HostField>, after: Option<&str>, limit: usize) -> Page<HostView> {
+    pub(super) fn page(&self, filter: &NameFilter<HostField>, after: Option<&str>, limit: usize) -> Page<HostView> {
         let limit = limit.clamp(1, MAX_PAGE);
         let hosts = self.0.network().map(|network| network.spec.hosts.as_slice()).unwrap_or_default();
-        let is_behind = |name: &&str| after.is_none_or(|after| *name > after);
-        let mut names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).filter(is_behind).collect();
-        // One more than a page examines, to find out whether there is a next one. The topology has them in any order.
-        let enough = if filter.is_empty() { limit } else { EXAMINED } + 1;
-        if names.len() > enough {
-            names.select_nth_unstable(enough);
-            names.truncate(enough);
-        }
-        names.sort_unstable();
-        let read = |name: &str| self.passes(filter, name).then(|| self.view(name, 0)).flatten();
-        let found = paging::page(names.into_iter(), limit, EXAMINED, read);
-        Page { items: found.items, next: found.next }
+        let names = filter.begin(hosts.iter().map(|host| host.name.as_str()), after, limit);
+        let read = |name| self.passes(&filter.fields, name).then(|| self.view(name, 0)).flatten();
+        let (items, next) = paging::page(names.into_iter(), limit, EXAMINED, read);
+        Page { items, next: next.map(str::to_owned) }
     }
 
     fn passes(&self, filter: &FieldSelector<HostField>, name: &str) -> bool {

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Link directions as the northbound API shows them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use canopy_model::topology::Endpoint;
 use canopy_units::{Monotonic, Rate};
 
 use super::links::{Declared, Links, Queue, label};
+use super::paging::{self, EXAMINED};
 use super::state::State;
-use crate::view::{FlowView, LinkCongestion, LinkDesired, LinkLossView, LinkObserved, LinkRttView, LinkView};
+use crate::fields::{FieldSelector, LinkField, truth};
+use crate::limits::MAX_PAGE;
+use crate::states::{LinkState, QueueState, Trouble, Troubles};
+use crate::threshold::Thresholds;
+use crate::topology::PortInfo;
+use crate::view::{LinkCongestion, LinkDesired, LinkLossView, LinkObserved, LinkRttView, LinkView, Page};
 
 /// Reports older than this are not shown. Agents report once per telemetry interval, 1 s by default.
 pub(super) const STALE: Duration = Duration::from_secs(60);
@@ -18,12 +25,50 @@ pub(super) struct LinkViews<'a> {
     pub(super) state: &'a State,
     pub(super) links: &'a Links,
     pub(super) now: Monotonic,
+    /// Open problems of links and ports.
+    pub(super) troubles: &'a Troubles,
 }
 
 impl LinkViews<'_> {
-    /// See [`super::Domain::links`].
-    pub(super) fn all(&self) -> Vec<LinkView> {
-        self.links.declared(self.state).into_iter().filter_map(|declared| self.view(declared)).collect()
+    /// See [`super::Domain::for_each_link`].
+    pub(super) fn each(&self, mut visit: impl FnMut(LinkView)) {
+        let links = self.state.network().map_or(0, |network| network.spec.links.len());
+        for declared in (0..links).flat_map(|link| self.links.declared_of(self.state, link)) {
+            self.view(declared).map(&mut visit);
+        }
+    }
+
+    /// See [`super::Domain::links`]. A page sorts the names of all nodes, and the ports of its own.
+    pub(super) fn page(
+        &self,
+        filter: &FieldSelector<LinkField>,
+        after: Option<(&str, &str)>,
+        limit: usize,
+    ) -> Page<LinkView> {
+        let Some(network) = self.state.network() else { return Page { items: Vec::new(), next: None } };
+        let is_left = |node: &str| after.is_none_or(|(of, _)| node >= of);
+        let mut nodes: Vec<&str> = match filter.required(LinkField::Node) {
+            Some(node) => vec![node],
+            None => network.spec.nodes.iter().map(|node| node.name.as_str()).collect(),
+        };
+        nodes.retain(|node| is_left(node));
+        nodes.sort_unstable();
+        let ports = |node| {
+            let at = network.node(node);
+            let named = |of: &PortInfo| (network.port_name(at.unwrap_or_default(), of.index), of.link);
+            let infos = at.map(|at| network.ports(at)).unwrap_or_default();
+            let mut ports: Vec<(&str, usize)> = infos.iter().map(named).collect();
+            ports.retain(|(port, _)| after.is_none_or(|after| (node, *port) > after));
+            ports.sort_unstable();
+            ports.into_iter().map(move |(port, link)| (node, port, link))
+        };
+        let read = |(node, _, link): (&str, &str, usize)| {
+            let declared = self.links.declared_of(self.state, link).find(|declared| declared.from.device == node)?;
+            self.passes(filter, &declared).then(|| self.view(declared)).flatten()
+        };
+        let limit = limit.clamp(1, MAX_PAGE);
+        let (items, next) = paging::page(nodes.into_iter().flat_map(ports), limit, EXAMINED, read);
+        Page { items, next: next.map(|(node, port, _)| format!("{node}/{port}")) }
     }
 
     /// See [`super::Domain::link`].
@@ -31,34 +76,70 @@ impl LinkViews<'_> {
         self.view(self.links.declared_from(self.state, node, port)?)
     }
 
-    /// See [`super::Domain::flows`].
-    pub(super) fn flows(&self, node: Option<&str>, port: Option<&str>) -> Vec<FlowView> {
-        let mut flows = Vec::new();
-        let declared = match (node, port) {
-            (Some(node), Some(port)) => self.links.declared_from(self.state, node, port).into_iter().collect(),
-            _ => self.links.declared(self.state),
-        };
-        for Declared { from, .. } in &declared {
-            if node.is_some_and(|node| node != from.device) || port.is_some_and(|port| port != from.port) {
-                continue;
-            }
-            let Some((queue, reported_ago)) = self.fresh_queue(from) else { continue };
-            let of_port = queue.report.flows.iter().map(|flow| FlowView {
-                node: from.device.clone(),
-                port: from.port.clone(),
-                flow: *flow,
-                reported_ago,
-            });
-            flows.extend(of_port);
-        }
-        flows
-    }
-
     /// The queue of a direction, if its agent reported it lately.
     pub(super) fn fresh_queue(&self, from: &Endpoint) -> Option<(&Queue, Duration)> {
         let queue = self.links.direction(from)?.queue.as_ref()?;
         let ago = self.now.since(queue.at);
         (ago <= STALE).then_some((queue, ago))
+    }
+
+    fn passes(&self, filter: &FieldSelector<LinkField>, declared: &Declared) -> bool {
+        let Declared { link, from, to, .. } = declared;
+        let Some(network) = self.state.network() else { return false };
+        filter.matches(|field| match field {
+            LinkField::Drained => truth(network.is_drained(*link)),
+            LinkField::Link => Cow::Owned(label(network, *link)),
+            LinkField::Name => Cow::Owned(from.to_string()),
+            LinkField::Node => Cow::Borrowed(from.device.as_str()),
+            LinkField::Queue => Cow::Borrowed(self.queue(from).name()),
+            LinkField::State => Cow::Borrowed(self.state_of(*link, from).0.name()),
+            LinkField::To => Cow::Owned(to.to_string()),
+        })
+    }
+
+    /// Whether the direction of this link out of `from` carries what it is asked to, and the problem if there is one.
+    fn state_of(&self, link: usize, from: &Endpoint) -> (LinkState, Option<Trouble>) {
+        match self.trouble(link, from) {
+            Some(trouble) => (LinkState::Problem, Some(trouble)),
+            None => (self.service(link, from), None),
+        }
+    }
+
+    /// Whether it is in service, whatever problems it has.
+    pub(super) fn service(&self, link: usize, from: &Endpoint) -> LinkState {
+        let is_drained = self.state.network().is_some_and(|network| network.is_drained(link));
+        match self.state.node(&from.device) {
+            _ if is_drained => LinkState::Drained,
+            // Of a host, nothing is to be known.
+            None => LinkState::InService,
+            Some(node) if node.status.is_none() => LinkState::NotReported,
+            // While an agent restarts, what it reported is what holds.
+            Some(node) if node.connected || node.is_restarting() => LinkState::InService,
+            Some(_) => LinkState::AgentNotConnected,
+        }
+    }
+
+    /// The worst problem of the link, or of its port `from`.
+    pub(super) fn trouble(&self, link: usize, from: &Endpoint) -> Option<Trouble> {
+        // A healthy fabric has none: then no name of a link or port is made.
+        if self.troubles.is_empty() {
+            return None;
+        }
+        let of_link = self.troubles.get(&label(self.state.network()?, link)).copied();
+        let of_port = self.troubles.get(&from.to_string()).copied();
+        of_link.into_iter().chain(of_port).reduce(Trouble::worse)
+    }
+
+    /// The thresholds in force at a port.
+    pub(super) fn thresholds(&self, from: &Endpoint) -> Option<Thresholds> {
+        Some(self.links.direction(from)?.machine.as_ref()?.pushed()?.thresholds)
+    }
+
+    fn queue(&self, from: &Endpoint) -> QueueState {
+        match self.fresh_queue(from).zip(self.thresholds(from)) {
+            Some(((queue, _), thresholds)) => queue_state(queue, thresholds),
+            None => QueueState::Unknown,
+        }
     }
 
     fn view(&self, declared: Declared) -> Option<LinkView> {
@@ -87,6 +168,7 @@ impl LinkViews<'_> {
                 from.device, to.device
             ),
         };
+        let (state, trouble) = self.state_of(link, &from);
         let spec = LinkDesired {
             link: label(&topology.network, link),
             to: to.to_string(),
@@ -100,6 +182,8 @@ impl LinkViews<'_> {
             rtt: configured,
         };
         let status = LinkObserved {
+            state,
+            trouble,
             rtt,
             thresholds: pushed.map(|p| p.thresholds),
             reason,
@@ -108,6 +192,7 @@ impl LinkViews<'_> {
             pushed_rtt: pushed.map(|p| p.rtt),
             congestion: self.fresh_queue(&from).map(|(queue, reported_ago)| LinkCongestion {
                 queue: queue.report.queue,
+                state: pushed.map_or(QueueState::Unknown, |pushed| queue_state(queue, pushed.thresholds)),
                 load: queue.load.rate,
                 reported_ago,
             }),
@@ -122,4 +207,11 @@ impl LinkViews<'_> {
         };
         Some(LinkView { name: from.to_string(), generation: topology.metadata.generation, spec, status })
     }
+}
+
+fn queue_state(queue: &Queue, thresholds: Thresholds) -> QueueState {
+    let of = &queue.report.queue;
+    let cnps = &of.counts.cnps;
+    let notified = [cnps.notify, cnps.rate_reduce, cnps.pause, cnps.resume].iter().any(|sent| *sent > 0);
+    QueueState::of(of.queue.max(of.peak_queue), thresholds, of.marked > 0 || notified)
 }

@@ -522,6 +522,11 @@ impl Links {
         (0..network.spec.links.len()).flat_map(|link| self.directions(network, link)).collect()
     }
 
+    /// Those of one link.
+    pub(super) fn declared_of<'a>(&'a self, state: &'a State, link: usize) -> impl Iterator<Item = Declared> + 'a {
+        state.network().into_iter().flat_map(move |network| self.directions(network, link))
+    }
+
     /// The direction out of a node's port; `None` if the topology has no such port of a node.
     pub(super) fn declared_from(&self, state: &State, node: &str, port: &str) -> Option<Declared> {
         let network = state.network()?;

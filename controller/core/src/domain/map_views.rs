@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use canopy_model::topology::{Endpoint, LinkDecl};
 
 use super::link_views::LinkViews;
+use super::node_views::NodeViews;
 use super::state::State;
 use crate::map::{self, Layer, LayerView, MapHost, MapLink, MapNode, MapView, NOT_MEASURED, Version};
-use crate::resource::Node;
+use crate::states::LinkState;
 use crate::topology::Network;
 
 /// See [`super::Domain::map`].
@@ -44,12 +45,12 @@ pub(super) fn map(state: &State) -> Option<MapView> {
 }
 
 /// See [`super::Domain::map_layer`].
-pub(super) fn layer(views: &LinkViews<'_>, layer: Layer, problems: &HashMap<String, u8>) -> Option<LayerView> {
+pub(super) fn layer(views: &LinkViews<'_>, layer: Layer) -> Option<LayerView> {
     let topology = views.state.topology.as_ref()?;
     let network = &topology.network;
     let values = match layer {
         Layer::Nodes => network.spec.nodes.iter().map(|node| of_node(views.state, &node.name)).collect(),
-        Layer::State => states(views.state, network, problems),
+        Layer::State => states(views, network),
         Layer::Load | Layer::Loss | Layer::Queue => {
             let ends = network.spec.links.iter().flat_map(|link| [(link, &link.a), (link, &link.b)]);
             ends.map(|(link, from)| measured(views, layer, link, from).unwrap_or(NOT_MEASURED)).collect()
@@ -60,29 +61,16 @@ pub(super) fn layer(views: &LinkViews<'_>, layer: Layer, problems: &HashMap<Stri
 
 /// Whether a node has what it was given: see [`Layer::Nodes`].
 fn of_node(state: &State, name: &str) -> u8 {
-    let Some(node) = state.node(name) else { return 3 };
-    let is_leaving = state.retirements.get(name).is_some_and(|retirement| !retirement.enrolled);
-    match (&node.status, node.observed()) {
-        _ if is_leaving || node.is_restarting() => 1,
-        _ if !node.connected => 3,
-        (Some(status), Some(observed)) if observed >= node.spec.generation => 2 * u8::from(!status.errors.is_empty()),
-        _ => 1,
-    }
+    state.node(name).map_or(3, |node| map::node(NodeViews(state).state(node)))
 }
 
-fn states(state: &State, network: &Network, problems: &HashMap<String, u8>) -> Vec<u8> {
-    // What an agent that is away reported is history; while it restarts, that is what holds.
-    let is_known = |node: &Node| node.status.is_some() && (node.connected || node.is_restarting());
-    let is_reported = |end: &Endpoint| state.node(&end.device).is_none_or(is_known);
-    // A healthy fabric has no problems: then no name of a link or port is made.
-    let worst = |name: &dyn Fn() -> String| match problems.is_empty() {
-        true => 0,
-        false => problems.get(&name()).copied().unwrap_or_default(),
-    };
+/// A direction has its own problems; where the agent of either end is not known, both directions are uncertain.
+fn states(views: &LinkViews<'_>, network: &Network) -> Vec<u8> {
     let one = |link: usize, decl: &LinkDecl| {
-        let is_pending = network.is_drained(link) || ![&decl.a, &decl.b].into_iter().all(is_reported);
-        let of_link = worst(&|| decl.label()).max(is_pending.into());
-        [&decl.a, &decl.b].map(|from| worst(&|| from.to_string()).max(of_link))
+        let ends = [&decl.a, &decl.b];
+        let is_pending = ends.iter().any(|from| views.service(link, from) != LinkState::InService);
+        let worst = |from| views.trouble(link, from).map_or(0, |trouble| map::severity(trouble.severity));
+        ends.map(|from| worst(from).max(is_pending.into()))
     };
     network.spec.links.iter().enumerate().flat_map(|(link, decl)| one(link, decl)).collect()
 }
@@ -98,6 +86,6 @@ fn measured(views: &LinkViews<'_>, layer: Layer, link: &LinkDecl, from: &Endpoin
     if layer == Layer::Load {
         return Some(map::load(queue.load.rate, link.rate));
     }
-    let thresholds = views.links.direction(from)?.machine.as_ref()?.pushed()?.thresholds;
+    let thresholds = views.thresholds(from)?;
     Some(map::queue(queue.report.queue.queue.max(queue.report.queue.peak_queue), thresholds))
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 
-use crate::fields::{FieldSelector, GroupField};
+use crate::fields::{Field, FieldSelector, GroupField};
 use crate::selector::Selector;
 use crate::tenant::Scope;
 
@@ -55,35 +55,71 @@ impl GroupFilter {
     }
 }
 
-/// Items of a page, and the name behind which the next one begins.
+/// Which nodes or hosts a list has. The default has all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameFilter<F> {
+    /// By their fields.
+    pub fields: FieldSelector<F>,
+    /// By a part of their names, which are in small letters; empty for any.
+    pub contains: String,
+}
+
+impl<F> Default for NameFilter<F> {
+    fn default() -> Self {
+        Self { fields: FieldSelector::default(), contains: String::new() }
+    }
+}
+
+impl<F: Field> NameFilter<F> {
+    /// The names among which a page of up to `limit` finds its own, in order: those behind `after`, and one more than it examines, so that
+    /// it knows whether there is a next one. `names` are in any order.
+    pub(super) fn begin<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Vec<&'a str> {
+        let is_wanted = |name: &&str| after.is_none_or(|after| *name > after) && name.contains(&*self.contains);
+        let mut names: Vec<&str> = names.filter(is_wanted).collect();
+        let enough = if self.fields.is_empty() { limit } else { EXAMINED } + 1;
+        if names.len() > enough {
+            names.select_nth_unstable(enough);
+            names.truncate(enough);
+        }
+        names.sort_unstable();
+        names
+    }
+}
+
+/// Items of a page of groups, and the name behind which the next one begins.
 pub(super) struct Found<T> {
     pub(super) items: Vec<T>,
     pub(super) next: Option<String>,
 }
 
-/// Takes up to `limit` of `candidates`, in name order, that `read` does not leave out; examines `most` of them.
-pub(super) fn page<'a, T>(
-    candidates: impl Iterator<Item = &'a str>,
+/// Takes up to `limit` of `candidates`, in order, that `read` does not leave out; examines `most` of them. Returns them, and the candidate
+/// behind which the next page begins.
+pub(super) fn page<C: Copy, T>(
+    candidates: impl Iterator<Item = C>,
     limit: usize,
     most: usize,
-    read: impl Fn(&'a str) -> Option<T>,
-) -> Found<T> {
+    read: impl Fn(C) -> Option<T>,
+) -> (Vec<T>, Option<C>) {
     let mut items = Vec::new();
     let (mut last_taken, mut last_examined) = (None, None);
-    for (examined, name) in candidates.enumerate() {
+    for (examined, candidate) in candidates.enumerate() {
         if examined == most {
-            let next = last_examined.map(str::to_owned);
-            return Found { items, next };
+            return (items, last_examined);
         }
-        last_examined = Some(name);
-        let Some(item) = read(name) else { continue };
+        last_examined = Some(candidate);
+        let Some(item) = read(candidate) else { continue };
         if items.len() == limit {
-            return Found { items, next: last_taken.map(str::to_owned) };
+            return (items, last_taken);
         }
         items.push(item);
-        last_taken = Some(name);
+        last_taken = Some(candidate);
     }
-    Found { items, next: None }
+    (items, None)
 }
 
 #[cfg(test)]
@@ -105,10 +141,10 @@ mod tests {
                         examined.set(examined.get() + 1);
                         passes(name).then_some(name)
                     });
-                    assert!(found.items.len() <= limit && examined.get() <= most, "{limit} {most} {nth}");
-                    all.extend(found.items);
-                    match found.next {
-                        Some(next) => after = next,
+                    assert!(found.0.len() <= limit && examined.get() <= most, "{limit} {most} {nth}");
+                    all.extend(found.0);
+                    match found.1 {
+                        Some(next) => after = next.to_owned(),
                         None => break,
                     }
                 }
@@ -117,6 +153,6 @@ mod tests {
             }
         }
         let found = page(["a", "b"].into_iter(), 2, 2, Some);
-        assert_eq!((found.items, found.next), (vec!["a", "b"], None));
+        assert_eq!(found, (vec!["a", "b"], None));
     }
 }

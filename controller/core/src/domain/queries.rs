@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What APIs ask of a domain.
 
-use std::collections::HashMap;
-
 use canopy_paths::path::Style;
 use canopy_paths::program::Header;
 use canopy_units::Monotonic;
 
 use super::Domain;
+use super::flow_views;
 use super::host_views::HostViews;
 use super::link_views::LinkViews;
 use super::map_views;
-use super::paging::GroupFilter;
+use super::node_views::NodeViews;
+use super::paging::{GroupFilter, NameFilter};
 use super::path_views::PathViews;
 use super::restarts;
 use super::views::Views;
-use crate::fields::{FieldSelector, HostField};
+use crate::fields::{FieldSelector, HostField, LinkField, NodeField};
 use crate::map::{Layer, LayerView, MapView};
 use crate::path::{DecodedView, PathsView};
+use crate::states::Troubles;
 use crate::view::{
     FlowView, GroupView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, RestartingAgent, TopologyStatus,
     TopologyView,
@@ -41,22 +42,33 @@ impl Domain {
 
     /// Calls `visit` for every node, in arbitrary order; costs no copy of a spec.
     pub fn for_each_node(&self, visit: impl FnMut(NodeSummary<'_>)) {
-        Views(&self.state).summaries().for_each(visit);
+        NodeViews(&self.state).summaries().for_each(visit);
     }
 
-    /// All nodes, in name order.
-    pub fn nodes(&self) -> Vec<NodeView> {
-        Views(&self.state).nodes()
+    /// Names of all nodes, in order.
+    pub fn node_names(&self) -> Vec<String> {
+        NodeViews(&self.state).names()
+    }
+
+    /// Up to `limit` (1..=1000) nodes that `filter` lets pass, in name order, behind the name `after`, with their ports or without.
+    pub fn nodes(
+        &self,
+        filter: &NameFilter<NodeField>,
+        after: Option<&str>,
+        limit: usize,
+        with_ports: bool,
+    ) -> Page<NodeView> {
+        NodeViews(&self.state).page(filter, after, limit, with_ports)
     }
 
     /// One node.
     pub fn node(&self, name: &str) -> Option<NodeView> {
-        Views(&self.state).node(name)
+        NodeViews(&self.state).one(name)
     }
 
     /// Up to `limit` (1..=1000) hosts of the topology that `filter` lets pass, in name order, behind the name `after`; without the names of
     /// their groups. At most [`EXAMINED`] hosts are examined.
-    pub fn hosts(&self, filter: &FieldSelector<HostField>, after: Option<&str>, limit: usize) -> Page<HostView> {
+    pub fn hosts(&self, filter: &NameFilter<HostField>, after: Option<&str>, limit: usize) -> Page<HostView> {
         HostViews(&self.state).page(filter, after, limit)
     }
 
@@ -109,21 +121,34 @@ impl Domain {
         Views(&self.state).member(group, host)
     }
 
-    /// Every link direction out of a node's port, in the topology's order; `now` is on the clock of
+    /// Calls `visit` for every link direction out of a node's port, in the topology's order, without its problems; `now` is on the clock of
     /// [`Domain::link_rtts`].
-    pub fn links(&self, now: Monotonic) -> Vec<LinkView> {
-        self.link_views(now).all()
+    pub fn for_each_link(&self, now: Monotonic, visit: impl FnMut(LinkView)) {
+        self.link_views(now, &Troubles::new()).each(visit);
+    }
+
+    /// Up to `limit` (1..=1000) link directions that `filter` lets pass, in the order of node and port, behind the port `after` of a node. At
+    /// most [`EXAMINED`] are examined.
+    pub fn links(
+        &self,
+        filter: &FieldSelector<LinkField>,
+        after: Option<(&str, &str)>,
+        limit: usize,
+        troubles: &Troubles,
+        now: Monotonic,
+    ) -> Page<LinkView> {
+        self.link_views(now, troubles).page(filter, after, limit)
     }
 
     /// The direction out of `port` of `node`.
-    pub fn link(&self, node: &str, port: &str, now: Monotonic) -> Option<LinkView> {
-        self.link_views(now).one(node, port)
+    pub fn link(&self, node: &str, port: &str, troubles: &Troubles, now: Monotonic) -> Option<LinkView> {
+        self.link_views(now, troubles).one(node, port)
     }
 
-    /// The flows that agents reported, in the topology's order, each port's in the agent's order; restricted to `node`
+    /// The flows that agents reported, with their hosts and groups, in the topology's order, each port's in the agent's order; restricted to `node`
     /// and `port` where given.
     pub fn flows(&self, node: Option<&str>, port: Option<&str>, now: Monotonic) -> Vec<FlowView> {
-        self.link_views(now).flows(node, port)
+        flow_views::flows(&self.link_views(now, &Troubles::new()), node, port)
     }
 
     /// Where nodes, hosts and links are on the map; `None` before a topology was declared.
@@ -131,13 +156,12 @@ impl Domain {
         map_views::map(&self.state)
     }
 
-    /// What is drawn over it; `None` before a topology was declared. `problems` has the values of links and ports, by their names, in
-    /// [`Layer::State`].
-    pub fn map_layer(&self, layer: Layer, problems: &HashMap<String, u8>, now: Monotonic) -> Option<LayerView> {
-        map_views::layer(&self.link_views(now), layer, problems)
+    /// What is drawn over it; `None` before a topology was declared.
+    pub fn map_layer(&self, layer: Layer, troubles: &Troubles, now: Monotonic) -> Option<LayerView> {
+        map_views::layer(&self.link_views(now, troubles), layer)
     }
 
-    fn link_views(&self, now: Monotonic) -> LinkViews<'_> {
-        LinkViews { state: &self.state, links: &self.links, now }
+    fn link_views<'a>(&'a self, now: Monotonic, troubles: &'a Troubles) -> LinkViews<'a> {
+        LinkViews { state: &self.state, links: &self.links, now, troubles }
     }
 }

@@ -6,10 +6,10 @@ use std::net::Ipv6Addr;
 
 use canopy_model::group::EncodingMode;
 use canopy_model::member::Role;
-use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
+use canopy_model::node_spec::BranchKind;
 use canopy_model::topology::TopologySpec;
 
-use super::leaving;
+use super::node_views::is_synced;
 use super::paging::{EXAMINED, Found, GroupFilter};
 use super::state::State;
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
@@ -54,35 +54,6 @@ impl Views<'_> {
             links: t.network.spec.links.len() as u32,
             conditions: vec![ready],
         })
-    }
-
-    /// All nodes, in name order.
-    pub(super) fn nodes(&self) -> Vec<NodeView> {
-        let mut views: Vec<NodeView> = self.0.nodes.iter().map(|node| self.node_view(node)).collect();
-        views.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        views
-    }
-
-    /// See [`super::Domain::for_each_node`].
-    pub(super) fn summaries(&self) -> impl Iterator<Item = NodeSummary<'_>> {
-        self.0.nodes.iter().map(|node| NodeSummary {
-            name: &node.spec.base.name,
-            connected: node.connected,
-            desired: node.spec.generation,
-            observed: node.status.as_ref().map(|status| status.observed_generation),
-            errors: node.status.as_ref().map_or(0, |status| status.errors.len()),
-            metrics_address: node.status.as_ref().map_or("", |status| &status.metrics_address),
-        })
-    }
-
-    /// One node.
-    pub(super) fn node(&self, name: &str) -> Option<NodeView> {
-        self.0.node(name).map(|node| self.node_view(node))
-    }
-
-    fn node_view(&self, node: &Node) -> NodeView {
-        let retirement = self.0.retirements.get(&node.spec.base.name).filter(|of| !of.enrolled);
-        node_view(node, retirement.map(|retirement| leaving::view(self.0, retirement)))
     }
 
     /// One group.
@@ -235,118 +206,4 @@ impl Views<'_> {
 /// The address of the member's QP.
 pub(super) fn address(network: &Network, member: &Member) -> Option<Ipv6Addr> {
     member.spec.address.or_else(|| network.host(&member.spec.host).map(|at| at.address))
-}
-
-fn is_synced(node: &Node) -> bool {
-    node.observed() == Some(node.spec.generation) && node.status.as_ref().is_some_and(|s| s.errors.is_empty())
-}
-
-fn node_view(node: &Node, retirement: Option<RetirementView>) -> NodeView {
-    let spec = &*node.spec;
-    let status = node.status.as_ref();
-    NodeView {
-        name: spec.base.name.clone(),
-        spec: NodeDesired {
-            id: spec.base.node_id,
-            node_address: spec.base.node_address,
-            un: spec.base.un,
-            end_mt: spec.base.end_mt,
-            term: spec.term,
-            generation: spec.generation,
-            ports: port_views(spec),
-            routes: spec.base.routes.len() as u32,
-            groups: spec.groups.len() as u32,
-        },
-        status: NodeObserved {
-            connected: node.connected,
-            observed_term: status.map(|s| s.observed_term),
-            observed_generation: status.map(|s| s.observed_generation),
-            observed_digest: status.map(|s| s.observed_digest.to_string()).unwrap_or_default(),
-            contract: status.map(|s| format!("1.{}", s.minor_version)).unwrap_or_default(),
-            errors: status.map(|s| s.errors.clone()).unwrap_or_default(),
-            agent_version: status.map(|s| s.agent_version.clone()).unwrap_or_default(),
-            kernel: status.map(|s| s.kernel.clone()).unwrap_or_default(),
-            metrics_address: status.map(|s| s.metrics_address.clone()).unwrap_or_default(),
-            conditions: node_conditions(node),
-            retirement,
-        },
-    }
-}
-
-fn port_views(spec: &NodeSpec) -> Vec<PortView> {
-    let peer = |peer: &Peer| match peer {
-        Peer::Node { name, .. } | Peer::Host { name, .. } => name.clone(),
-    };
-    let view = |p: &canopy_model::node_spec::Port| PortView {
-        index: p.index,
-        name: p.name.clone(),
-        peer: peer(&p.peer),
-        mtu: p.mtu,
-        link_local: p.link_local,
-        thresholds: p.thresholds.map(|t| PortThresholdsView {
-            k_min: t.k_min,
-            k_max: t.k_max,
-            rtt: t.rtt,
-            port_rate: t.port_rate,
-            v_ecn: t.v_ecn_permille,
-            v_growth: t.v_growth_per_ms,
-        }),
-    };
-    spec.base.ports.iter().map(view).collect()
-}
-
-fn node_conditions(node: &Node) -> Vec<Condition> {
-    let connected = if node.connected {
-        Condition::new(Kind::Connected, true, Why::AgentConnected, "the agent is connected")
-    } else if node.retired {
-        let message = "the node has left for good: enroll it again to take it back, or take it out of the topology";
-        Condition::new(Kind::Connected, false, Why::Retired, message)
-    } else if let Some(restart) = node.restart.as_ref().filter(|_| node.is_restarting()) {
-        let why = if restart.is_announced { "was stopped" } else { "was killed or cut off" };
-        let within = restart.term.as_secs();
-        let message = format!(
-            "the agent {why} and is to be back within {within} s of that: the node continues to forward, and trees stay as they are"
-        );
-        Condition::new(Kind::Connected, false, Why::Restarting, message)
-    } else {
-        Condition::new(
-            Kind::Connected,
-            false,
-            Why::AgentNotConnected,
-            "the agent is not connected: start canopy-agent on the node, or check its path to this controller",
-        )
-    };
-    let desired = node.spec.generation;
-    let Some(status) = &node.status else {
-        let never = |kind| Condition::unknown(kind, Why::NeverReported, "the agent has not reported yet");
-        return vec![connected, never(Kind::Synced), never(Kind::Healthy)];
-    };
-    let observed = status.observed_generation;
-    let synced = if node.observed() == Some(desired) {
-        Condition::new(Kind::Synced, true, Why::Reconciled, format!("generation {desired} is reconciled"))
-    } else if status.observed_term != node.spec.term {
-        let (theirs, ours) = (status.observed_term, node.spec.term);
-        let message =
-            format!("generation {observed} of term {theirs} is reconciled, {desired} of term {ours} is desired");
-        Condition::new(Kind::Synced, false, Why::OtherTerm, message)
-    } else {
-        Condition::new(
-            Kind::Synced,
-            false,
-            Why::Behind,
-            format!("generation {observed} is reconciled, {desired} is desired"),
-        )
-    };
-    let healthy = match status.errors.first() {
-        None => Condition::new(Kind::Healthy, true, Why::NoErrors, "the kernel's state is as desired"),
-        Some(e) => {
-            let more = if status.errors.len() > 1 {
-                format!(" (and {} more)", status.errors.len() - 1)
-            } else {
-                String::new()
-            };
-            Condition::new(Kind::Healthy, false, Why::ItemError, format!("{} {}: {}{more}", e.kind, e.name, e.detail))
-        }
-    };
-    vec![connected, synced, healthy]
 }

@@ -9,12 +9,13 @@ use std::time::Duration;
 use canopy_controller_api::health::DomainStatus;
 use canopy_controller_api::retirement::RetireStep;
 use canopy_controller_api::version::Version;
-use canopy_controller_api::{LinkResource, List, NodeResource};
+use canopy_controller_api::{LinkResource, NodeResource};
 use hyper::Method;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::pages;
 use super::rows::is_restarting;
 use crate::cli::{CheckArgs, CheckOutput};
 use crate::client::Client;
@@ -173,14 +174,14 @@ impl Domain {
             return Self { ready: Err(why()), status: Err(why()), nodes: Err(why()), links: Err(why()), version };
         }
         let ready = client.send(Method::GET, "/readyz?verbose", None).await.map_err(text);
-        let nodes = client.get::<List<NodeResource>>(doing, "/api/v1/nodes").await.map_err(text);
-        let links = client.get::<List<LinkResource>>(doing, "/api/v1/links").await.map_err(text);
+        let nodes = pages::nodes(client).await.map_err(text);
+        let links = pages::links(client, "").await.map_err(text);
         Self {
             version,
             ready: ready.map(|answer| String::from_utf8_lossy(&answer.body).into_owned()),
             status: client.get(doing, "/api/v1/status").await.map_err(text),
-            nodes: nodes.map(|list| list.items),
-            links: links.map(|list| list.items),
+            nodes,
+            links,
         }
     }
 

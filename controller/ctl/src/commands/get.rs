@@ -22,6 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::pages::{PAGE, list, pages};
 use super::rows::{self, Column, Row};
 use super::{flows, link_path, paths, segment, watch, with_query};
 use crate::cli::{GetArgs, Output, Resource};
@@ -37,8 +38,6 @@ const MAX_FLOWS: usize = 4096;
 const MAX_INCIDENTS: usize = 200;
 /// Problems per request.
 const MAX_PROBLEMS: usize = 5000;
-/// Groups or hosts per request.
-pub(super) const PAGE: usize = 500;
 
 /// See the module.
 ///
@@ -111,7 +110,13 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         (Resource::Nodes, Some(name)) => one(client, &format!("/api/v1/nodes/{name}")).await,
         (Resource::Hosts, Some(name)) => one(client, &format!("/api/v1/hosts/{name}")).await,
         (Resource::Hosts, None) => {
-            let query = |next| HostQuery { limit: Some(PAGE), next, field_selector: given(&args.field_selector) };
+            let field_selector = given(&args.field_selector);
+            let query = |next| HostQuery {
+                limit: Some(PAGE),
+                next,
+                field_selector: field_selector.clone(),
+                ..HostQuery::default()
+            };
             pages(client, "/api/v1/hosts", query).await.map(Answer::All)
         }
         (Resource::Groups, Some(name)) => one(client, &format!("/api/v1/groups/{name}")).await,
@@ -149,11 +154,17 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         (Resource::Flows, _) => all("/api/v1/flows").await,
         (Resource::Paths, named) => one(client, &paths::target(named, args.to.as_deref())?).await,
         (Resource::Links, _) => {
-            filtered(client, "/api/v1/links", &LinkQuery { field_selector: given(&args.field_selector) }).await
+            let field_selector = given(&args.field_selector);
+            let query = |next| LinkQuery { limit: Some(PAGE), next, field_selector: field_selector.clone() };
+            pages(client, "/api/v1/links", query).await.map(Answer::All)
         }
         (Resource::Nodes, None) => {
-            let query = NodeQuery { field_selector: given(&args.field_selector), ..NodeQuery::default() };
-            filtered(client, "/api/v1/nodes", &query).await
+            // No table shows ports.
+            let summary = !matches!(args.output, Output::Json | Output::Yaml);
+            let query = NodeQuery { field_selector: given(&args.field_selector), summary, ..NodeQuery::default() };
+            pages(client, "/api/v1/nodes", |next| NodeQuery { limit: Some(PAGE), next, ..query.clone() })
+                .await
+                .map(Answer::All)
         }
         (Resource::Groups, None) => {
             let phase = args.phase.as_deref().map(phase).transpose()?;
@@ -173,7 +184,7 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
 /// All of them, or one.
 async fn tenants(client: &Client, name: Option<&str>) -> Result<List<Value>, Failure> {
     let query = |next| TenantQuery { limit: Some(PAGE), next };
-    let mut all = pages(client, "/api/v1/tenants", query).await?;
+    let mut all: List<Value> = pages(client, "/api/v1/tenants", query).await?;
     if let Some(name) = name {
         all.items.retain(|tenant| tenant["name"] == name);
         if all.items.is_empty() {
@@ -190,12 +201,7 @@ async fn one(client: &Client, path: &str) -> Result<Answer, Failure> {
     client.get(&format!("getting {path}"), path).await.map(Answer::One)
 }
 
-/// One page. `target` is `path` with the query.
-pub(super) async fn list(client: &Client, path: &str, target: &str) -> Result<List<Value>, Failure> {
-    client.get(&format!("listing {path}"), target).await
-}
-
-/// One page of a list with a filter.
+/// A list that has no pages, with a filter.
 async fn filtered(client: &Client, path: &str, query: &impl Serialize) -> Result<Answer, Failure> {
     list(client, path, &with_query(path, query)?).await.map(Answer::All)
 }
@@ -237,21 +243,6 @@ fn phase(text: &str) -> Result<GroupPhase, Failure> {
         let all = GroupPhase::ALL.map(|phase| phase.to_string()).join(", ");
         Failure::new(Exit::Usage, format!("--phase {text:?} is none of {all}"))
     })
-}
-
-/// All pages, as one list. Under a filter, any of them may be empty.
-pub(super) async fn pages<Q: Serialize>(
-    client: &Client,
-    path: &str,
-    query: impl Fn(Option<String>) -> Q,
-) -> Result<List<Value>, Failure> {
-    let mut whole = list(client, path, &with_query(path, &query(None))?).await?;
-    while let Some(next) = whole.metadata.next.take() {
-        let page = list(client, path, &with_query(path, &query(Some(next)))?).await?;
-        whole.items.extend(page.items);
-        whole.metadata = page.metadata;
-    }
-    Ok(whole)
 }
 
 fn show<T: Row + DeserializeOwned>(answer: Answer, output: Output, out: &mut dyn Write) -> Result<(), Failure> {
@@ -330,7 +321,7 @@ mod tests {
             "metadata": {"name": "leaf-12/eth1", "tenant": "default", "labels": {}, "generation": 1},
             "spec": {"link": "leaf-12/eth1--spine-3/eth12", "to": "spine-3/eth12", "rateBps": 400_000_000_000_u64, "bufferBytes": null,
                 "alpha": 1000, "kBaseBytes": 64_000, "vEcn": 500, "vGrowthBytesPerMs": null, "rttUs": null},
-            "status": {"pushes": 1, "pushedAgoNs": 1, "pushedRttNs": 1, "reason": "",
+            "status": {"state": "AgentNotConnected", "problem": null, "pushes": 1, "pushedAgoNs": 1, "pushedRttNs": 1, "reason": "",
                 "rtt": {"configuredNs": null, "measuredNs": 50_000_001, "filteredNs": 50_000_000, "estimateNs": 50_000_000, "samples": 1,
                     "lost": 0, "refused": 0, "reportedAgoNs": 1},
                 "thresholds": {"kMaxBytes": 2_500_000_000_u64, "kMinBytes": 1_250_000_000, "bound": {"by": "bandwidthDelay"}},
@@ -338,7 +329,7 @@ mod tests {
         let flow = json!({"node": "leaf-12", "port": "eth1", "src": "2001:db8:1::1", "dst": "2001:db8:2::1",
             "dstQp": 16_777_214, "srcQp": 16_777_213, "origin": "learned", "rateBps": 399_000_000_000_u64, "sharePermille": 1_000,
             "packets": 1, "bytes": 2, "ce": 12_345_678, "reportedAgoNs": 1});
-        fits::<LinkResource>(&link, ["2600000000", "255", "123456", "bandwidthDelay"], "2700000000");
+        fits::<LinkResource>(&link, ["2600000000", "255", "123456", "AgentNotConnected"], "bandwidthDelay");
         let flow = with_counts(flow, 12_345);
         fits::<FlowView>(&flow, ["leaf-12/eth1", "100.0 %", "12345678", "16777213"], "learned");
     }

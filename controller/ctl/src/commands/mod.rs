@@ -26,6 +26,7 @@ pub mod identity;
 pub mod log_level;
 pub mod names;
 pub mod packet;
+mod pages;
 pub mod paths;
 mod preview;
 mod problems;

@@ -4,9 +4,10 @@
 use std::io::Write;
 
 use canopy_controller_api::List;
-use canopy_controller_api::query::ListQuery;
+use canopy_controller_api::query::{HostQuery, LinkQuery, ListQuery, NodeQuery};
 use serde_json::Value;
 
+use super::pages::PAGE;
 use super::with_query;
 use crate::client::Client;
 use crate::failure::Failure;
@@ -52,9 +53,19 @@ pub async fn run(client: &Client, kind: &str, prefix: &str, out: &mut dyn Write)
             let query = ListQuery { limit: Some(OFFERED), name_prefix: prefix.to_owned(), ..ListQuery::default() };
             with_query("/api/v1/groups", &query)?
         }
-        "host" => "/api/v1/hosts?limit=500".to_owned(),
-        "node" => "/api/v1/nodes".to_owned(),
-        "link" => "/api/v1/links".to_owned(),
+        "host" => {
+            let (limit, name_contains) = (Some(PAGE), prefix.to_owned());
+            with_query("/api/v1/hosts", &HostQuery { limit, name_contains, ..HostQuery::default() })?
+        }
+        "node" => {
+            let (limit, name_contains) = (Some(PAGE), prefix.to_owned());
+            with_query("/api/v1/nodes", &NodeQuery { limit, name_contains, summary: true, ..NodeQuery::default() })?
+        }
+        "link" => {
+            // Those of one node, once its name is there.
+            let node = prefix.split_once('/').map(|(node, _)| format!("node={node}")).unwrap_or_default();
+            with_query("/api/v1/links", &LinkQuery { limit: Some(PAGE), field_selector: node, next: None })?
+        }
         "drain" => "/api/v1/drains".to_owned(),
         "silence" => "/api/v1/silences".to_owned(),
         _ => return Ok(()),

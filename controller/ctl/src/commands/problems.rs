@@ -143,6 +143,7 @@ pub(super) fn example() -> ProblemItem {
             reference(ObjectKind::Member, "demo/r3", "ReceiverStalled"),
             reference(ObjectKind::Group, "demo", "GroupStalled"),
         ],
+        drain_link: None,
         remedy: "Check the interface, the cable and the host.".into(),
         silence: None,
     }

@@ -183,10 +183,16 @@ pub(super) fn connection(node: &NodeResource) -> String {
     if is_restarting(node) { "Restarting".to_owned() } else { text(node.status.connected) }
 }
 
+/// Whether it has what it was given.
+fn state(node: &NodeResource) -> String {
+    text(format!("{:?}", node.status.state))
+}
+
 impl Row for NodeResource {
     fn columns() -> Vec<Column<Self>> {
         vec![
             ("NAME", |n| text(&n.metadata.name), false),
+            ("STATE", state, false),
             ("CONNECTED", connection, false),
             ("DESIRED", |n| text(n.spec.generation), false),
             ("APPLIED", |n| text(n.status.observed_generation), false),
@@ -216,13 +222,14 @@ impl Row for LinkResource {
         vec![
             ("FROM", |l| text(&l.metadata.name), false),
             ("TO", |l| text(&l.spec.to), false),
+            ("STATE", link_state, false),
             ("RATE BPS", |l| text(l.spec.rate_bps), false),
+            ("LOAD", load, false),
             ("RTT NS", |l| text(l.status.rtt.estimate_ns), false),
             ("MEASURED NS", |l| text(l.status.rtt.measured_ns), true),
             ("K_MAX", |l| of_thresholds(l, |t| text(t.k_max_bytes)), false),
-            ("K_MIN", |l| of_thresholds(l, |t| text(t.k_min_bytes)), false),
-            ("BOUND", |l| of_thresholds(l, |t| bound(t.bound).to_owned()), false),
-            ("LOAD", load, true),
+            ("K_MIN", |l| of_thresholds(l, |t| text(t.k_min_bytes)), true),
+            ("BOUND", |l| of_thresholds(l, |t| bound(t.bound).to_owned()), true),
             ("QUEUE", |l| of_queue(l, |c| text(c.queue.queue)), false),
             ("LEVEL", |l| of_queue(l, |c| text(c.queue.level)), false),
             ("MARKED", |l| of_queue(l, |c| text(c.queue.marked)), false),
@@ -241,6 +248,14 @@ impl Row for LinkResource {
 
     fn name(&self) -> String {
         format!("link/{}", text(&self.metadata.name))
+    }
+}
+
+/// In one word: the code of its worst problem, if it has one.
+fn link_state(link: &LinkResource) -> String {
+    match &link.status.problem {
+        Some(problem) => text(&problem.code),
+        None => text(format!("{:?}", link.status.state)),
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::io::Write;
 
+use canopy_controller_api::List;
 use canopy_controller_api::check::DryRun;
 use canopy_controller_api::metadata::Metadata;
 use canopy_controller_api::query::{DrainQuery, ListQuery};
@@ -13,7 +14,7 @@ use hyper::Method;
 use serde_json::{Map, Value};
 
 use super::delete::until_gone;
-use super::get::{PAGE, list, pages};
+use super::pages::{PAGE, list, pages};
 use super::{preview, with_query};
 use crate::client::Client;
 use crate::documents::{Document, Kind, is_plain};
@@ -127,6 +128,7 @@ async fn held(client: &Client) -> Result<Vec<Held>, Failure> {
     ];
     let mut all = Vec::new();
     for (kind, word, path, list) in lists {
+        let list: List<Value> = list;
         for item in list.items {
             let metadata: Metadata = serde_json::from_value(item["metadata"].clone())
                 .map_err(|e| Failure::new(Exit::Error, format!("reading {path}: {e}")))?;

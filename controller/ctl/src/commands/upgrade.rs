@@ -5,10 +5,10 @@ use std::io::Write;
 
 use canopy_controller_api::topology::TopologyResource;
 use canopy_controller_api::version::Version;
-use canopy_controller_api::{List, NodeResource};
 use canopy_model::topology::Endpoint;
 use serde_json::json;
 
+use super::pages;
 use crate::cli::{PlanOutput, UpgradeAction, UpgradeArgs};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -38,13 +38,13 @@ async fn read(client: &Client) -> Result<Running, Failure> {
         .version
         .parse()
         .map_err(|error| Failure::new(Exit::Error, format!("the controller's version: {error}")))?;
-    let nodes: List<NodeResource> = client.get(doing, "/api/v1/nodes").await?;
-    let links = match nodes.items.is_empty() {
+    let nodes = pages::nodes(client).await?;
+    let links = match nodes.is_empty() {
         true => Vec::new(),
         false => client.get::<TopologyResource>(doing, "/api/v1/topology").await?.spec.links,
     };
     let agents: Vec<(String, Option<Release>)> =
-        nodes.items.iter().map(|node| (node.metadata.name.clone(), node.status.agent_version.parse().ok())).collect();
+        nodes.iter().map(|node| (node.metadata.name.clone(), node.status.agent_version.parse().ok())).collect();
     let device = |end: &Endpoint| end.device.clone();
     let network = Network::new(
         agents.iter().map(|(name, _)| name.clone()),

@@ -9,7 +9,7 @@ use canopy_controller_api::query::{LimitQuery, ProblemQuery};
 use canopy_controller_api::waited::WaitedFor;
 use canopy_controller_api::{GroupResource, LinkResource, List, NodeResource, TopologyResource};
 
-use super::{link_path, problems, segment, top, with_query};
+use super::{link_path, pages, problems, segment, top, with_query};
 use crate::cli::{Questionable, Report, WhyArgs};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -67,8 +67,7 @@ async fn subject(client: &Client, args: &WhyArgs) -> Result<(SubjectKind, String
         }
         Questionable::Link => {
             let label = if name.contains("--") {
-                let all: List<LinkResource> = client.get("listing links", "/api/v1/links").await?;
-                let found = all.items.into_iter().find(|l| l.spec.link == *name).map(|l| l.spec.link);
+                let found = of_label(client, name).await?;
                 found.ok_or_else(|| {
                     Failure::new(Exit::NotFound, format!("there is no link {name}: `canopyctl get links` lists them"))
                 })?
@@ -86,6 +85,15 @@ async fn subject(client: &Client, args: &WhyArgs) -> Result<(SubjectKind, String
             Ok((SubjectKind::Host, name.clone(), format!("host {name}")))
         }
     }
+}
+
+/// The link called `name`, `a--b`, if there is one.
+async fn of_label(client: &Client, name: &str) -> Result<Option<String>, Failure> {
+    if name.contains([',', '=', '!', ' ']) {
+        return Ok(None);
+    }
+    let found = pages::links(client, &format!("link={name}")).await?;
+    Ok(found.into_iter().next().map(|link| link.spec.link))
 }
 
 fn group_state(group: &GroupResource) -> String {

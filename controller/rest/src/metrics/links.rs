@@ -57,10 +57,10 @@ pub(super) fn families() -> Vec<Description> {
 
 /// All directions in the topology's order, or as many as fit. Building them costs the links that the topology declares.
 pub(super) fn write(controller: &Controller, page: &mut Page<'_>) -> std::fmt::Result {
-    let mut all = controller.links();
     let room = page.room(FAMILIES.len());
-    page.leave_out(all.len().saturating_sub(room) * FAMILIES.len());
-    all.truncate(room);
+    let (mut all, mut left) = (Vec::new(), 0);
+    controller.for_each_link(|link| if all.len() < room { all.push(link) } else { left += 1 });
+    page.leave_out(left * FAMILIES.len());
     for (family, read) in FAMILIES.iter().zip(READ) {
         page.write(family, all.iter().filter_map(|l| Some((labels(l), read(l)?))))?;
     }

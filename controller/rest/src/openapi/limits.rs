@@ -156,7 +156,11 @@ pub(super) fn put(document: &mut Value) {
 fn of_parameter(path: &str, name: &str) -> Option<Value> {
     let up_to = |most: usize| range(1..=most as u64);
     Some(match (path, name) {
-        ("/api/v1/groups" | "/api/v1/hosts" | "/api/v1/tenants" | "/api/v1/paths", "limit") => up_to(page::MAX_PAGE),
+        (
+            "/api/v1/groups" | "/api/v1/nodes" | "/api/v1/links" | "/api/v1/hosts" | "/api/v1/tenants"
+            | "/api/v1/paths",
+            "limit",
+        ) => up_to(page::MAX_PAGE),
         ("/api/v1/audit", "limit") => up_to(history::MAX_PAGE),
         ("/api/v1/events", "limit") => up_to(RING),
         ("/api/v1/problems", "limit") => up_to(problems::MAX_LIMIT),
@@ -173,8 +177,13 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         }
         ("/api/v1/audit", "continue") => json!({"pattern": "^[0-9]{1,19}$"}),
         // The hexadecimal digits of a name.
-        ("/api/v1/groups" | "/api/v1/hosts" | "/api/v1/tenants", "continue") => {
+        ("/api/v1/groups" | "/api/v1/nodes" | "/api/v1/hosts" | "/api/v1/tenants", "continue") => {
             json!({"pattern": format!("^(2d|3[0-9]|6[1-9a-f]|7[0-9a]){{1,{MAX_NAME}}}$")})
+        }
+        // Those of `node/port`.
+        ("/api/v1/links", "continue") => {
+            let (node, port) = ("(2d|3[0-9]|6[1-9a-f]|7[0-9a])", "(2[1-9a-e]|[3-6][0-9a-f]|7[0-9a-e])");
+            json!({"pattern": format!("^{node}{{1,{MAX_NAME}}}2f{port}{{1,{MAX_PORT}}}$")})
         }
         // The hexadecimal digits of a number.
         ("/api/v1/paths", "continue") => json!({"pattern": "^(3[0-9]){1,19}$"}),

@@ -6,12 +6,10 @@ use std::borrow::Cow;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::query::ListQuery;
 use canopy_controller_core::GroupFilter;
-use canopy_controller_core::fields::{
-    DrainField, Field, FieldSelector, GroupField, LinkField, NodeField, ProblemField, truth,
-};
+use canopy_controller_core::fields::{DrainField, Field, FieldSelector, GroupField, ProblemField, truth};
 use canopy_controller_core::selector::Selector;
 use canopy_controller_core::tenant::Scope;
-use canopy_controller_core::view::{DrainView, LinkView, NodeView};
+use canopy_controller_core::view::DrainView;
 
 use crate::error::ApiError;
 
@@ -33,27 +31,6 @@ pub(super) fn of_groups(query: &ListQuery, scope: Scope) -> Result<GroupFilter, 
     }
     let labels = labels(&query.label_selector)?;
     Ok(GroupFilter { scope, labels, fields, prefix: query.name_prefix.clone() })
-}
-
-pub(super) fn node_passes(fields: &FieldSelector<NodeField>, node: &NodeView) -> bool {
-    let (desired, observed) = (&node.spec, &node.status);
-    fields.matches(|field| match field {
-        NodeField::Connected => truth(observed.connected),
-        NodeField::Name => Cow::Borrowed(node.name.as_str()),
-        NodeField::Synced => {
-            truth(observed.observed_generation == Some(desired.generation) && observed.errors.is_empty())
-        }
-    })
-}
-
-pub(super) fn link_passes(fields: &FieldSelector<LinkField>, link: &LinkView) -> bool {
-    fields.matches(|field| match field {
-        LinkField::Drained => truth(link.spec.drained),
-        LinkField::Link => Cow::Borrowed(link.spec.link.as_str()),
-        LinkField::Name => Cow::Borrowed(link.name.as_str()),
-        LinkField::Node => Cow::Borrowed(link.name.split_once('/').map_or("", |(node, _)| node)),
-        LinkField::To => Cow::Borrowed(link.spec.to.as_str()),
-    })
 }
 
 pub(super) fn drain_passes(labels: &Selector, fields: &FieldSelector<DrainField>, drain: &DrainView) -> bool {

@@ -9,6 +9,7 @@ use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::HostQuery;
 use canopy_controller_api::{HostResource, Kind, List};
 use canopy_controller_authority::Registrar;
+use canopy_controller_core::NameFilter;
 use canopy_controller_core::view::HostView;
 use canopy_identity::Subject;
 
@@ -27,8 +28,8 @@ pub(crate) async fn list(
     ApiQuery(query): ApiQuery<HostQuery>,
 ) -> Result<Json<List<HostResource>>, ApiError> {
     let wanted = Wanted::new(query.limit, query.next.as_deref())?;
-    let fields = filter::fields(&query.field_selector)?;
-    let page = controller.read(|d| d.hosts(&fields, wanted.after.as_deref(), wanted.limit));
+    let filter = NameFilter { fields: filter::fields(&query.field_selector)?, contains: query.name_contains };
+    let page = controller.read(|d| d.hosts(&filter, wanted.after.as_deref(), wanted.limit));
     let items = page.items.into_iter().map(|view| shown(view, registrar.as_deref()));
     let mut list = List::new(Kind::HostList, items.collect());
     list.metadata.next = page.next.map(page::token);

@@ -9,19 +9,25 @@ use canopy_controller_api::query::LinkQuery;
 use canopy_controller_api::{Kind, LinkResource, List};
 
 use super::filter;
+use super::page::{self, Wanted};
 use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
 
-/// Every link direction out of a node's port, in the topology's order.
+/// Link directions out of the nodes' ports, in the order of node and port. A page under a filter may be short: only one without
+/// `metadata.continue` is the last.
 #[utoipa::path(get, path = "/api/v1/links", tag = "links", operation_id = "listLinks", params(LinkQuery),
-    responses((status = 200, body = List<LinkResource>, description = "all directions that pass the filter"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+    responses((status = 200, body = List<LinkResource>, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
 pub(crate) async fn list(
     State(controller): State<Controller>,
     ApiQuery(query): ApiQuery<LinkQuery>,
 ) -> Result<Json<List<LinkResource>>, ApiError> {
+    let wanted = Wanted::of_ports(query.limit, query.next.as_deref())?;
     let fields = filter::fields(&query.field_selector)?;
-    let links = controller.links().into_iter().filter(|link| filter::link_passes(&fields, link));
-    Ok(Json(List::new(Kind::LinkList, links.map(Into::into).collect())))
+    let after = wanted.after.as_deref().and_then(|name| name.split_once('/'));
+    let page = controller.links(&fields, after, wanted.limit);
+    let mut list = List::new(Kind::LinkList, page.items.into_iter().map(Into::into).collect());
+    list.metadata.next = page.next.map(page::token);
+    Ok(Json(list))
 }
 
 /// The direction out of a node's port.

@@ -9,16 +9,18 @@ use canopy_controller_actor::Controller;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{NodeQuery, WatchQuery};
 use canopy_controller_api::{Kind, List, NodeResource};
+use canopy_controller_core::NameFilter;
 use canopy_controller_core::tenant::Scope;
 
 use super::filter;
+use super::page::{self, Wanted};
 use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
 use crate::watch::{Topic, Watches, only_with_watch};
 
-/// Nodes in name order: all that pass the filter.
+/// Nodes in name order. A page under a filter may be short: only one without `metadata.continue` is the last.
 #[utoipa::path(get, path = "/api/v1/nodes", tag = "nodes", operation_id = "listNodes", params(NodeQuery),
-    responses((status = 200, description = "all nodes; with `watch` a stream of changes", content((List<NodeResource> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
+    responses((status = 200, description = "one page; with `watch` a stream of changes", content((List<NodeResource> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
 pub(crate) async fn list(
     State(controller): State<Controller>,
     Extension(watches): Extension<Watches>,
@@ -27,14 +29,22 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
     if stream.watch {
-        let others = [("fieldSelector", !query.field_selector.is_empty())];
+        let others = [
+            ("fieldSelector", !query.field_selector.is_empty()),
+            ("nameContains", !query.name_contains.is_empty()),
+            ("summary", query.summary),
+            ("limit", query.limit.is_some()),
+            ("continue", query.next.is_some()),
+        ];
         return watches.open(&controller, Topic::Nodes, Scope::Domain, &stream, &headers, &others);
     }
     only_with_watch(&stream)?;
-    let fields = filter::fields(&query.field_selector)?;
-    let nodes = controller.read(|d| d.nodes()).into_iter().filter(|node| filter::node_passes(&fields, node));
-    let nodes: Vec<NodeResource> = nodes.map(Into::into).collect();
-    Ok(Json(List::new(Kind::NodeList, nodes)).into_response())
+    let wanted = Wanted::new(query.limit, query.next.as_deref())?;
+    let filter = NameFilter { fields: filter::fields(&query.field_selector)?, contains: query.name_contains };
+    let page = controller.read(|d| d.nodes(&filter, wanted.after.as_deref(), wanted.limit, !query.summary));
+    let mut list = List::new(Kind::NodeList, page.items.into_iter().map(NodeResource::from).collect());
+    list.metadata.next = page.next.map(page::token);
+    Ok(Json(list).into_response())
 }
 
 /// One node.

@@ -132,7 +132,7 @@ impl Named {
 
     pub(super) fn nodes(controller: &Controller) -> Self {
         let follower = controller.follow_nodes();
-        let known = Known::of(controller.read(|d| d.nodes()).into_iter().map(|n| (n.name, None)));
+        let known = Known::of(controller.read(|d| d.node_names()).into_iter().map(|name| (name, None)));
         let read = |controller: &Controller, name: &str| {
             let view = controller.read(|d| d.node(name))?;
             Some(Now { identity: view.spec.id.get().into(), owner: None, json: json(&NodeResource::from(view)) })

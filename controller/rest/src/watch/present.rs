@@ -58,10 +58,7 @@ impl Present {
     pub(super) fn new(controller: &Controller, topic: Topic, scope: Scope, mark: u64) -> Self {
         let rest = match topic {
             Topic::Groups => Rest::Groups(None),
-            Topic::Nodes => {
-                let names: Vec<String> = controller.read(|d| d.nodes()).into_iter().map(|n| n.name).collect();
-                Rest::Nodes(names.into_iter())
-            }
+            Topic::Nodes => Rest::Nodes(controller.read(|d| d.node_names()).into_iter()),
             Topic::Problems => {
                 let ids: Vec<String> = controller.problems_in(&scope).iter().map(|p| p.key.id()).collect();
                 Rest::Problems(ids.into_iter())

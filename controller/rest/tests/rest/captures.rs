@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Captures of one packet in the API, with frames that the test reports in the place of agents.
 
+use canopy_controller_core::NameFilter;
 use std::num::NonZeroU32;
 
 use canopy_controller_actor::AgentConnection;
@@ -22,7 +23,7 @@ async fn ready(minor_version: u32) -> (Api, Vec<AgentConnection>) {
         assert_eq!(made.status, 201, "{}", made.text);
     }
     let mut agents = Vec::new();
-    for node in api.controller.read(|d| d.nodes()) {
+    for node in api.controller.read(|d| d.nodes(&NameFilter::default(), None, 1000, true)).items {
         api.controller.watch_node(&node.name).unwrap();
         agents.push(api.controller.agent_connected(&node.name));
         api.controller.report(NodeStatus { node: node.name, minor_version, ..NodeStatus::default() }).unwrap();

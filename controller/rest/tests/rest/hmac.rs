@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use canopy_controller_core::NameFilter;
 use canopy_controller_core::hmac::HmacSettings;
 use canopy_model::srh_hmac::FlagBit;
 use canopy_model::status::NodeStatus;
@@ -13,7 +14,7 @@ use crate::support::{Api, topology};
 
 /// Every node confirms what it was given.
 fn confirm(api: &Api) {
-    let nodes = api.controller.read(|d| d.nodes());
+    let nodes = api.controller.read(|d| d.nodes(&NameFilter::default(), None, 1000, true)).items;
     let term = api.controller.read(|d| d.term());
     for node in nodes {
         let report = NodeStatus {

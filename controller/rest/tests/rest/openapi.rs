@@ -76,7 +76,7 @@ fn collect(value: &serde_json::Value, references: &mut Vec<String>) {
 #[tokio::test]
 async fn what_is_not_described_is_refused_with_its_name() {
     let api = Api::prepared().await;
-    for path in ["/api/v1/topology?limit=1", "/api/v1/groups/g1?limit=1", "/api/v1/nodes?limit=1"] {
+    for path in ["/api/v1/topology?limit=1", "/api/v1/groups/g1?limit=1", "/api/v1/drains?limit=1"] {
         let (status, _, errors) = api.get(path).await.problem();
         assert_eq!((status, errors.len()), (400, 1), "{path}");
         assert!(errors[0].contains("limit"), "{path}: {errors:?}");
@@ -96,6 +96,11 @@ async fn what_is_not_described_is_refused_with_its_name() {
     }
     for token in ["zz", "6", "2F", "41"] {
         assert_eq!(api.get(&format!("/api/v1/groups?continue={token}")).await.problem().0, 400, "{token}");
+    }
+    // A node's name, one without a port, a port of more than 15 octets, two of them.
+    for name in ["n1", "n1/", "n1/eth0123456789abc", "n1/a/b", "N1/eth1", "/eth1"] {
+        let token = hex::encode(name);
+        assert_eq!(api.get(&format!("/api/v1/links?continue={token}")).await.problem().0, 400, "{name}");
     }
     let status = with(group("g2"), |g| g["status"] = serde_json::json!([]));
     let (code, _, errors) = api.put("/api/v1/groups/g2", &status).await.problem();

@@ -94,6 +94,10 @@ async fn other_lists_are_selected_by_their_fields() {
         ("drains?fieldSelector=node!%3Dn1,link%3D", vec!["d2"]),
         ("nodes?fieldSelector=connected%3Dtrue", vec!["n2"]),
         ("nodes?fieldSelector=synced%3Dfalse,name!%3Dn2", vec!["n1"]),
+        ("nodes?fieldSelector=state%3DNotReported", vec!["n2"]),
+        ("nodes?nameContains=1", vec!["n1"]),
+        ("hosts?nameContains=r&fieldSelector=name!%3Dr1", vec!["r2"]),
+        ("links?fieldSelector=queue%3DAboveKMax", vec![]),
         ("hosts?fieldSelector=node%3Dn1", vec!["s1"]),
         ("hosts?fieldSelector=port%3DUp", vec![]),
         ("links?fieldSelector=drained%3Dfalse,node%3Dn2", vec!["n2/eth2", "n2/eth3"]),
@@ -104,6 +108,17 @@ async fn other_lists_are_selected_by_their_fields() {
     let of_n1 = named(&api.get("/api/v1/links?fieldSelector=node%3Dn1,drained%3Dtrue").await);
     assert!(!of_n1.is_empty() && of_n1.len() < all.len(), "{of_n1:?} of {all:?}");
     assert!(of_n1.iter().all(|name| name.starts_with("n1/")), "{of_n1:?}");
+    // Pages are short, and have every direction once, in the order of node and port.
+    assert_eq!(paged(&api, "links", "").await, all.join(" "));
+    assert_eq!(paged(&api, "links", "fieldSelector=state!%3DInService").await, all.join(" "), "all nodes are drained");
+    assert!(all.is_sorted(), "{all:?}");
+    assert_eq!(paged(&api, "nodes", "summary=true").await, "n1 n2");
+    let ports =
+        |node: &Value| (node["spec"]["ports"].as_array().unwrap().len() as u64, node["spec"]["portCount"].clone());
+    let [whole, summary] = ["", "?summary=true"].map(|query| format!("/api/v1/nodes{query}"));
+    let (whole, summary) = (api.get(&whole).await.json(), api.get(&summary).await.json());
+    let (count, without) = (ports(&whole["items"][0]), ports(&summary["items"][0]));
+    assert!(count.0 > 0 && count.1 == json!(count.0) && without == (0, count.1.clone()), "{count:?} {without:?}");
     let to = api.get("/api/v1/links").await.json()["items"][0]["spec"]["to"].as_str().unwrap().to_owned();
     assert_eq!(named(&api.get(&format!("/api/v1/links?fieldSelector=to%3D{to}")).await).len(), 1);
 }
@@ -120,7 +135,10 @@ async fn a_wrong_selector_is_refused_with_position_and_what_is_possible() {
         ("groups?phase=ready", ["phase: ", "`ready`", "`Ready`"]),
         ("nodes?fieldSelector=connected%3Dyes", ["fieldSelector: ", "character 11", "true, false"]),
         ("hosts?fieldSelector=phase%3DReady", ["fieldSelector: ", "character 1", "name, node, port"]),
-        ("links?fieldSelector=drained", ["fieldSelector: ", "character 8", "drained, link, name, node, to"]),
+        (
+            "links?fieldSelector=drained",
+            ["fieldSelector: ", "character 8", "drained, link, name, node, queue, state, to"],
+        ),
         ("problems?fieldSelector=severity%3Dbad", ["fieldSelector: ", "character 10", "critical, warning, info"]),
         ("groups?watch=true&phase=Ready", ["phase: ", "watch=true", "a stream has everything"]),
         ("nodes?watch=true&fieldSelector=name%3Da", ["fieldSelector: ", "watch=true", "a stream has everything"]),
@@ -129,7 +147,7 @@ async fn a_wrong_selector_is_refused_with_position_and_what_is_possible() {
         assert_eq!(status, 400, "{path}");
         assert!(parts.iter().all(|part| errors[0].contains(part)), "{path}: {errors:?}");
     }
-    for path in ["nodes?labelSelector=a", "hosts?labelSelector=a", "links?limit=1"] {
+    for path in ["nodes?labelSelector=a", "hosts?labelSelector=a", "drains?limit=1"] {
         assert_eq!(api.get(&format!("/api/v1/{path}")).await.problem().0, 400, "{path}");
     }
 }

@@ -7,7 +7,7 @@ import { RANGES, type Range } from "../../api/charts";
 import { useCharts } from "../../api/useCharts";
 import * as queries from "../../api/queries";
 import type { Flow } from "../../api/types";
-import { heaviest, isQuiet, notified, overTime, reaction, sent, sources, type Congested, type finder } from "../../lib/congestion";
+import { heaviest, isQuiet, notified, overTime, reaction, sent, sources, type Congested } from "../../lib/congestion";
 import { bytes, count, counted, permille, rate } from "../../lib/format";
 import { ReportedAgo } from "../../ui/Age";
 import { Chart } from "../../ui/Chart";
@@ -26,10 +26,9 @@ const BOUNDS = { bandwidthDelay: "the bandwidth-delay product", base: "K_base", 
 
 interface Props {
   port: Congested;
-  find: ReturnType<typeof finder>;
 }
 
-export function Port({ port: { link, rank, problem }, find }: Props) {
+export function Port({ port: { link, rank, problem } }: Props) {
   const { name } = link.metadata;
   const { congestion, thresholds } = link.status;
   const [feed, { phase, error }] = useCharts(`link/${name}`, RANGE);
@@ -48,7 +47,7 @@ export function Port({ port: { link, rank, problem }, find }: Props) {
   );
   const [node = "", interfaceName = ""] = name.split("/");
   const flows = useQuery(queries.flows(node, interfaceName));
-  const found = useMemo(() => sources(flows.data ?? NO_FLOWS, find), [flows.data, find]);
+  const found = useMemo(() => sources(flows.data ?? NO_FLOWS), [flows.data]);
   const [state, word] = WORDS[rank];
   return (
     <section className="port" aria-label={`${name} to ${link.spec.to}`}>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A host joins a group by hand; applications do so by canopy-host.
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, data } from "../../api/client";
 import * as queries from "../../api/queries";
+import { isOfDomain } from "../../api/session";
 import { applyCommand } from "../../lib/form";
 import { MEMBER, MEMBER_FIELDS, memberResource, type MemberForm } from "../../lib/group";
 import { SelectField, TextField } from "../../write/Field";
@@ -17,7 +18,7 @@ interface Props {
 
 export function JoinDialog({ group, hasSource, onClose }: Props) {
   const [form, setForm] = useState<MemberForm>({ ...MEMBER, role: hasSource ? "receiver" : "source" });
-  const hosts = useQuery(queries.firstHosts).data ?? [];
+  const hosts = useQuery({ ...queries.hostsLike(form.host.trim()), enabled: isOfDomain(), placeholderData: keepPreviousData }).data ?? [];
   const { resource, missing } = memberResource(group, form);
   const set = (name: keyof MemberForm) => (to: string) => setForm({ ...form, [name]: to });
   const isSource = form.role === "source";

@@ -30,7 +30,7 @@ fn most_behind(w: &World) -> u32 {
 
 /// Every node but this one confirms its spec.
 fn confirm_without(w: &mut World, node: &str) {
-    for n in w.domain.nodes().into_iter().filter(|n| n.name != node) {
+    for n in w.domain.all_nodes().into_iter().filter(|n| n.name != node) {
         w.domain.agent_connected(&n.name);
         let report = reported(&n.name, n.spec.generation, vec![]);
         w.domain.report(NodeStatus { observed_term: w.domain.term(), ..report }).unwrap();

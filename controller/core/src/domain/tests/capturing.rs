@@ -27,7 +27,7 @@ fn world() -> World {
     w.run(source("g", "h1-1")).unwrap();
     w.run(receiver("g", "h2-1")).unwrap();
     w.confirm_all();
-    for node in w.domain.nodes() {
+    for node in w.domain.all_nodes() {
         let report = reported(&node.name, node.spec.generation, vec![]);
         w.domain.report(NodeStatus { minor_version: MINOR_VERSION, ..report }).unwrap();
     }

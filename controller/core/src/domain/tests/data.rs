@@ -12,6 +12,7 @@ use canopy_units::UnwrappedPsn;
 use super::*;
 use crate::condition::{ConditionKind, ConditionStatus};
 use crate::domain::LossNews;
+use crate::states::Troubles;
 use crate::testing::{branch_sample, fabric, group_sample};
 
 /// Turns of the model, each of a millisecond.
@@ -292,7 +293,7 @@ impl Bed {
     }
 
     fn measured(&self, node: &str, port: &str) -> (u64, u64) {
-        let link = self.w.domain.link(node, port, instant(self.now * MS)).unwrap();
+        let link = self.w.domain.link(node, port, &Troubles::new(), instant(self.now * MS)).unwrap();
         let loss = link.status.loss.unwrap();
         (loss.data_packets, loss.data_lost)
     }

@@ -37,7 +37,7 @@ fn left(domain: &Domain) -> (usize, GroupPhase, String) {
 }
 
 fn programs(domain: &Domain) -> u32 {
-    domain.nodes().iter().map(|node| node.spec.groups).sum()
+    domain.all_nodes().iter().map(|node| node.spec.groups).sum()
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn status(d: &Domain, name: &str) -> DrainStatus {
 
 fn drained_links(d: &Domain) -> Vec<String> {
     let mut all: Vec<String> =
-        d.links(instant(0)).into_iter().filter(|l| l.spec.drained).map(|l| l.spec.link).collect();
+        d.all_links(instant(0)).into_iter().filter(|l| l.spec.drained).map(|l| l.spec.link).collect();
     all.sort();
     all.dedup();
     all

@@ -30,7 +30,7 @@ fn advance(world: &mut World) {
 
 /// The keys that every node has.
 fn keys(world: &World) -> Option<SrhHmac> {
-    let nodes = world.domain.nodes();
+    let nodes = world.domain.all_nodes();
     let of = |name: &str| world.domain.node_spec(name).unwrap().base.hmac.clone();
     let first = of(&nodes[0].name);
     assert!(nodes.iter().all(|n| of(&n.name) == first), "all nodes have the same keys");
@@ -39,7 +39,7 @@ fn keys(world: &World) -> Option<SrhHmac> {
 
 /// Confirms for every node but this one.
 fn confirm_without(world: &mut World, late: &str) {
-    for node in world.domain.nodes().into_iter().filter(|n| n.name != late) {
+    for node in world.domain.all_nodes().into_iter().filter(|n| n.name != late) {
         let report = reported(&node.name, node.spec.generation, vec![]);
         world.domain.report(NodeStatus { observed_term: world.domain.term(), ..report }).unwrap();
     }
@@ -55,7 +55,7 @@ fn the_keys_come_into_use_step_by_step_and_each_waits_for_every_node() {
     advance(&mut world);
     let starting = keys(&world).unwrap();
     assert_eq!((world.domain.hmac().phase, starting.required), (HmacPhase::Starting, false));
-    let late = world.domain.nodes()[0].name.clone();
+    let late = world.domain.all_nodes()[0].name.clone();
     confirm_without(&mut world, &late);
     assert!(!world.domain.hmac_is_due());
     advance(&mut world);
@@ -103,7 +103,7 @@ fn a_node_with_a_group_in_error_holds_the_rotation_and_is_named() {
     world.confirm();
     world.run(Command::RotateHmac).unwrap();
     world.confirm();
-    let node = world.domain.nodes()[1].clone();
+    let node = world.domain.all_nodes()[1].clone();
     let error =
         ItemError { kind: ItemKind::Group, name: "g".into(), group: None, detail: "group g is not applied".into() };
     let report = reported(&node.name, node.spec.generation, vec![error]);
@@ -147,7 +147,7 @@ fn a_node_that_comes_later_has_the_keys_and_its_programs_name_the_segments_that_
     for command in [group("g"), source("g", "h1-1"), receiver("g", "h2-1"), receiver("g", "h3-2")] {
         world.run(command).unwrap();
     }
-    let nodes = world.domain.nodes();
+    let nodes = world.domain.all_nodes();
     let specs: Vec<_> = nodes.iter().map(|n| world.domain.node_spec(&n.name).unwrap()).collect();
     let programs: Vec<_> = specs.iter().flat_map(|s| s.groups.values().map(move |g| (s, g))).collect();
     let headend = programs.iter().find_map(|(_, g)| g.headend.as_ref()).unwrap();
@@ -169,7 +169,7 @@ fn no_form_of_a_record_or_a_view_shows_a_secret_but_the_stored_one() {
     let secret: String = keys(&world).unwrap().sending().secret.reveal().iter().map(|o| format!("{o:02x}")).collect();
     let record = &world.records["domain/hmac"];
     let shown =
-        format!("{record:?} {:?} {:?}", world.domain.hmac(), world.domain.node_spec(&world.domain.nodes()[0].name));
+        format!("{record:?} {:?} {:?}", world.domain.hmac(), world.domain.node_spec(&world.domain.all_nodes()[0].name));
     assert!(shown.contains("HmacSecret(..)") && !shown.contains(&secret));
 }
 
@@ -178,7 +178,7 @@ fn a_phase_checks_each_node_about_once_however_many_reports_there_are() {
     let mut world = World::with(crate::testing::fabric(3, 2, 2));
     world = restarted(&world, ON);
     advance(&mut world);
-    let names: Vec<String> = world.domain.nodes().iter().map(|n| n.name.clone()).collect();
+    let names: Vec<String> = world.domain.all_nodes().iter().map(|n| n.name.clone()).collect();
     let checked = || super::super::hmac::CHECKED.with(std::cell::Cell::take);
     checked();
     let (late, others) = names.split_last().unwrap();
@@ -201,7 +201,7 @@ fn an_agent_that_does_not_know_the_tlv_holds_the_first_phase_and_is_named() {
     world = restarted(&world, ON);
     advance(&mut world);
     world.confirm();
-    let node = world.domain.nodes()[0].name.clone();
+    let node = world.domain.all_nodes()[0].name.clone();
     let report = |world: &World, minor_version| {
         let generation = world.domain.node_spec(&node).unwrap().generation;
         NodeStatus { observed_term: world.domain.term(), minor_version, ..reported(&node, generation, vec![]) }

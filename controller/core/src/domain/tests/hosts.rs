@@ -2,6 +2,7 @@
 //! Hosts: where they are attached, the state of their port, and their groups.
 
 use super::*;
+use crate::domain::NameFilter;
 use crate::fields::{FieldSelector, HostField};
 use crate::testing::fabric;
 use crate::view::{HostGroup, HostView, PortState};
@@ -63,7 +64,7 @@ fn hosts_are_listed_in_pages_in_the_order_of_their_names() {
     for limit in [1, 5, 6, 11, 12, 13, 1000] {
         let (mut listed, mut after, mut pages) = (Vec::new(), None::<String>, 0);
         loop {
-            let page = w.domain.hosts(&FieldSelector::default(), after.as_deref(), limit);
+            let page = w.domain.hosts(&NameFilter::default(), after.as_deref(), limit);
             assert!(page.items.len() <= limit);
             listed.extend(page.items);
             pages += 1;
@@ -79,10 +80,10 @@ fn hosts_are_listed_in_pages_in_the_order_of_their_names() {
         let member = listed.iter().find(|h| h.name == "h2-1").unwrap();
         assert_eq!((member.status.receivers, member.status.groups.len()), (1, 0), "names are left out");
     }
-    assert_eq!(w.domain.hosts(&FieldSelector::default(), Some("h3-4"), 5).items, []);
+    assert_eq!(w.domain.hosts(&NameFilter::default(), Some("h3-4"), 5).items, []);
     w.run(leave("g", "h2-1")).unwrap();
     w.run(Command::DeleteTopology).unwrap();
-    assert_eq!((w.domain.hosts(&FieldSelector::default(), None, 5).items, w.domain.host("h2-1")), (vec![], None));
+    assert_eq!((w.domain.hosts(&NameFilter::default(), None, 5).items, w.domain.host("h2-1")), (vec![], None));
 }
 
 #[test]
@@ -117,7 +118,8 @@ fn the_state_of_a_port_is_what_its_node_last_reported() {
 fn a_filter_leaves_out_hosts_and_no_page_loses_any() {
     let mut w = World::with(fabric(3, 2, 4));
     let listed = |w: &World, text: &str, limit: usize| {
-        let filter = FieldSelector::<HostField>::parse("", text).unwrap();
+        let fields = FieldSelector::<HostField>::parse("", text).unwrap();
+        let filter = NameFilter { fields, ..NameFilter::default() };
         let (mut listed, mut after) = (Vec::new(), None::<String>);
         loop {
             let page = w.domain.hosts(&filter, after.as_deref(), limit);

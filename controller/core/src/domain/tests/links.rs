@@ -8,6 +8,7 @@ use canopy_model::topology::{EndBuffers, EndNumbers, LinkBuffer, LongHaulFormat,
 
 use super::*;
 use crate::command::Outcome;
+use crate::states::Troubles;
 use crate::testing::fabric;
 use crate::threshold::Bound;
 use crate::view::LinkView;
@@ -32,7 +33,7 @@ fn measured(port: u64, rtt_ns: u64) -> LinkRtt {
 
 fn view(world: &World, name: &str) -> LinkView {
     let (node, port) = name.split_once('/').unwrap();
-    world.domain.link(node, port, instant(100 * S)).unwrap()
+    world.domain.link(node, port, &Troubles::new(), instant(100 * S)).unwrap()
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn a_missing_rate_or_rtt_is_the_reason_and_a_configured_rtt_needs_no_sample() {
     assert_eq!((up.spec.buffer, up.status.rtt.estimate), (Some(Octets(10_000_000)), Some(span(1_000_000))));
     assert_eq!(down.status.thresholds.unwrap().k_max.get(), 12_500_000, "only end a has that buffer");
     assert_eq!((down.status.pushes, down.status.pushed_ago), (1, Some(span(100 * S))));
-    assert_eq!(w.domain.links(instant(0)).len(), 6, "directions out of hosts are not listed");
+    assert_eq!(w.domain.all_links(instant(0)).len(), 6, "directions out of hosts are not listed");
 }
 
 #[test]

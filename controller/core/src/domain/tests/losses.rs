@@ -7,6 +7,7 @@ use canopy_model::telemetry::LinkLoss;
 use super::*;
 use crate::condition::{ConditionKind, ConditionStatus};
 use crate::domain::LossNews;
+use crate::states::Troubles;
 use crate::testing::{fabric, link};
 use crate::view::GroupStatus;
 
@@ -64,7 +65,7 @@ impl Bed {
 
     fn permille(&self) -> [Option<u16>; 2] {
         [("leaf1", "up1"), ("spine1", "down1")].map(|(node, port)| {
-            let view = self.world.domain.link(node, port, instant(self.ms * MS)).unwrap();
+            let view = self.world.domain.link(node, port, &Troubles::new(), instant(self.ms * MS)).unwrap();
             view.status.loss.unwrap().permille
         })
     }
@@ -219,11 +220,21 @@ fn reports_by_former_port_numbers_are_not_of_other_ports() {
     let mut spec = fabric(2, 1, 2);
     spec.links.insert(0, link("leaf1/first", "spine1/first"));
     bed.world.run_at(topology(spec), bed.ms * MS).unwrap();
-    let first = |bed: &Bed| bed.world.domain.link("leaf1", "first", instant(bed.ms * MS)).unwrap().status.loss;
+    let first = |bed: &Bed| {
+        bed.world.domain.link("leaf1", "first", &Troubles::new(), instant(bed.ms * MS)).unwrap().status.loss
+    };
     assert_eq!(bed.world.domain.node_spec("leaf1").unwrap().base.ports[0].name, "first");
     assert_eq!(bed.run(20, 50, 0), []);
-    let requests =
-        |bed: &Bed| bed.world.domain.link("leaf1", "up1", instant(bed.ms * MS)).unwrap().status.loss.unwrap().requests;
+    let requests = |bed: &Bed| {
+        bed.world
+            .domain
+            .link("leaf1", "up1", &Troubles::new(), instant(bed.ms * MS))
+            .unwrap()
+            .status
+            .loss
+            .unwrap()
+            .requests
+    };
     assert_eq!(requests(&bed), 60 * RATE);
     bed.world.confirm();
     bed.run(1, 0, 0);

@@ -13,7 +13,7 @@ use crate::testing::fabric;
 fn branch(d: &Domain, group: &str, host: &str) -> Option<(String, Branch)> {
     let address = d.member(group, host)?.status.address;
     let id = d.group(group)?.status.group_id;
-    d.nodes().into_iter().find_map(|n| {
+    d.all_nodes().into_iter().find_map(|n| {
         let spec = d.node_spec(&n.name)?;
         Some((n.name, spec.groups.get(&id)?.branches.iter().find(|b| b.address == address)?.clone()))
     })

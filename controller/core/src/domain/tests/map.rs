@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The map and its layers.
 
-use std::collections::HashMap;
-
 use canopy_model::congestion::{PortCongestion, QueueTelemetry};
 use canopy_model::drain::DrainSpec;
 use canopy_model::ids::PortIndex;
@@ -11,6 +9,8 @@ use canopy_units::UnixTime;
 
 use super::*;
 use crate::map::{Layer, NOT_MEASURED};
+use crate::problem::ProblemCode;
+use crate::states::{Trouble, Troubles};
 use crate::testing::fabric;
 
 const S: u64 = 1_000_000_000;
@@ -24,13 +24,13 @@ fn world() -> World {
 }
 
 fn layer(w: &World, layer: Layer, now_s: u64) -> Vec<u8> {
-    w.domain.map_layer(layer, &HashMap::new(), instant(now_s * S)).unwrap().values
+    w.domain.map_layer(layer, &Troubles::new(), instant(now_s * S)).unwrap().values
 }
 
 #[test]
 fn a_map_has_every_device_and_link_at_its_place() {
     assert_eq!(World::empty().domain.map(), None);
-    assert_eq!(World::empty().domain.map_layer(Layer::State, &HashMap::new(), instant(0)), None);
+    assert_eq!(World::empty().domain.map_layer(Layer::State, &Troubles::new(), instant(0)), None);
     let mut w = world();
     let map = w.domain.map().unwrap();
     let nodes: Vec<_> = map.nodes.iter().map(|n| (n.name.as_str(), n.tier, n.site.as_deref())).collect();
@@ -65,8 +65,10 @@ fn the_state_of_a_direction_is_the_worst_that_is_known_of_it() {
     assert_eq!(layer(&w, Layer::State, 1), [1; 8]);
     w.confirm_all();
     assert_eq!(layer(&w, Layer::State, 1), [0; 8]);
-    let problems: HashMap<String, u8> = [("leaf1/up1--spine1/down1", 2), ("spine1/down2", 3), ("spine1/down1", 1)]
-        .map(|(name, v)| (name.into(), v))
+    let (warning, critical, info) =
+        (ProblemCode::LinkLossy, ProblemCode::NeighbourUnresolved, ProblemCode::ThresholdClamped);
+    let problems: Troubles = [("leaf1/up1--spine1/down1", warning), ("spine1/down2", critical), ("spine1/down1", info)]
+        .map(|(name, code)| (name.into(), Trouble { code, severity: code.info().severity }))
         .into();
     let state = w.domain.map_layer(Layer::State, &problems, instant(S)).unwrap().values;
     assert_eq!(state, [2, 2, 0, 3, 0, 0, 0, 0]);

@@ -22,6 +22,7 @@ use crate::metadata::Labels;
 use crate::record::Record;
 use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
+use crate::view::{LinkView, NodeView};
 
 mod affected;
 mod bound;
@@ -36,6 +37,7 @@ mod large;
 mod leases;
 mod lifecycle;
 mod links;
+mod lists;
 mod losses;
 mod lost;
 mod map;
@@ -58,6 +60,20 @@ mod silences;
 mod stall;
 mod status;
 mod tenants;
+
+impl Domain {
+    /// All nodes with their ports, in name order.
+    fn all_nodes(&self) -> Vec<NodeView> {
+        self.node_names().iter().filter_map(|name| self.node(name)).collect()
+    }
+
+    /// All link directions, in the topology's order.
+    fn all_links(&self, now: Monotonic) -> Vec<LinkView> {
+        let mut all = Vec::new();
+        self.for_each_link(now, |link| all.push(link));
+        all
+    }
+}
 
 /// A time of a test, in nanoseconds.
 fn instant(ns: u64) -> Monotonic {
@@ -173,7 +189,7 @@ impl World {
 
     /// Every node confirms its spec, from a connected agent.
     fn confirm(&mut self) {
-        for node in self.domain.nodes() {
+        for node in self.domain.all_nodes() {
             self.domain.agent_connected(&node.name);
             let report = reported(&node.name, node.spec.generation, vec![]);
             self.domain.report(NodeStatus { observed_term: self.domain.term(), ..report }).unwrap();

@@ -23,7 +23,7 @@ fn world() -> (World, TopologySpec) {
 /// Nodes with a program of `g`, each with its branches' addresses and whether they are staged.
 fn programs(d: &Domain) -> BTreeMap<String, Vec<(String, bool)>> {
     let mut out = BTreeMap::new();
-    for n in d.nodes() {
+    for n in d.all_nodes() {
         if let Some(p) = d.node_spec(&n.name).unwrap().groups.values().next() {
             out.insert(n.name, p.branches.iter().map(|b| (b.address.to_string(), b.standby)).collect());
         }
@@ -276,7 +276,7 @@ fn another_mtu_and_another_node_move_a_tree_in_two_steps() {
 
 /// Specs without term and generation.
 fn contents(d: &Domain) -> Vec<String> {
-    let specs = d.nodes().into_iter().map(|n| d.node_spec(&n.name).unwrap());
+    let specs = d.all_nodes().into_iter().map(|n| d.node_spec(&n.name).unwrap());
     specs.map(|s| format!("{:?} {:?}", s.base, s.groups)).collect()
 }
 

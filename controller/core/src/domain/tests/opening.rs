@@ -21,7 +21,7 @@ fn world(spec: GroupSpec) -> World {
 
 fn programs(d: &Domain) -> BTreeMap<String, GroupProgram> {
     let program = |name: &str| d.node_spec(name).unwrap().groups.values().next().cloned();
-    d.nodes().into_iter().filter_map(|n| Some((n.name.clone(), program(&n.name)?))).collect()
+    d.all_nodes().into_iter().filter_map(|n| Some((n.name.clone(), program(&n.name)?))).collect()
 }
 
 /// Whether the headend takes data.

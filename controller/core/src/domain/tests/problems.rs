@@ -96,7 +96,7 @@ fn of_node(w: &World, node: &str) -> Vec<Symptom> {
 /// Everything that is open once all delays have passed.
 fn problems(w: &World) -> Vec<Problem> {
     let mut health = Health::default();
-    for node in w.domain.nodes() {
+    for node in w.domain.all_nodes() {
         let symptoms = w.domain.node_symptoms(&node.name, instant(20 * S));
         health.observe(&Subject::Node(node.name), symptoms, instant(20 * S), UnixTime::default());
     }

@@ -33,7 +33,7 @@ fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
 #[test]
 fn a_new_leader_puts_its_term_into_every_spec() {
     let mut w = world();
-    let nodes: Vec<String> = w.domain.nodes().into_iter().map(|n| n.name).collect();
+    let nodes: Vec<String> = w.domain.all_nodes().into_iter().map(|n| n.name).collect();
     let before = w.domain.node_spec("leaf1").unwrap();
     assert_eq!(w.domain.raise_term(7), nodes);
     assert_eq!(w.domain.term(), 7);

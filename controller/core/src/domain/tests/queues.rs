@@ -6,6 +6,8 @@ use canopy_model::ids::{PortIndex, Qpn};
 use canopy_units::UnixTime;
 
 use super::*;
+use crate::fields::{FieldSelector, LinkField};
+use crate::states::{QueueState, Troubles};
 use crate::testing::fabric;
 use crate::view::LinkCongestion;
 
@@ -46,7 +48,7 @@ fn taken(at: u64) -> UnixTime {
 fn shown(w: &World, name: &str, now_ns: u64) -> Option<(u64, u64)> {
     let (node, port) = name.split_once('/').unwrap();
     let LinkCongestion { queue, reported_ago, .. } =
-        w.domain.link(node, port, instant(now_ns)).unwrap().status.congestion?;
+        w.domain.link(node, port, &Troubles::new(), instant(now_ns)).unwrap().status.congestion?;
     Some((queue.queue.get(), nanos(reported_ago)))
 }
 
@@ -86,7 +88,14 @@ fn the_load_is_what_the_data_took_by_the_agents_own_clock() {
         let mut report = report(1, 1, 0);
         report.queue.octets = Octets(octets);
         w.domain.queues("leaf1", vec![report], taken(taken_ms * 1_000_000), instant(arrived * S));
-        let load = w.domain.link("leaf1", "up1", instant(arrived * S)).unwrap().status.congestion.unwrap().load;
+        let load = w
+            .domain
+            .link("leaf1", "up1", &Troubles::new(), instant(arrived * S))
+            .unwrap()
+            .status
+            .congestion
+            .unwrap()
+            .load;
         load.map(Rate::bps)
     };
     assert_eq!(after(1_000, 10_000, 3), None);
@@ -138,7 +147,73 @@ fn a_port_keeps_its_queue_when_it_is_numbered_anew_and_loses_it_when_it_is_gone(
     spec.links[last].b.port = "other".into();
     w.run_at(topology(spec), 4 * S).unwrap();
     assert!(
-        w.domain.links(instant(4 * S)).iter().all(|link| link.status.congestion.is_none()),
+        w.domain.all_links(instant(4 * S)).iter().all(|link| link.status.congestion.is_none()),
         "the other end is another"
     );
+}
+
+/// Catches a queue that is compared with the thresholds of another port, and a port that is found by another word than its own.
+#[test]
+fn a_queue_is_compared_with_the_thresholds_of_its_port() {
+    let mut spec = fabric(2, 1, 1);
+    spec.links[0].rate = Rate::from_bps(100_000_000_000);
+    spec.links[0].rtt = Some(Duration::from_millis(1));
+    let mut w = World::with(spec);
+    w.domain.agent_connected("leaf1");
+    let link = |w: &World| w.domain.link("leaf1", "up1", &Troubles::new(), instant(4 * S)).unwrap();
+    let found = |w: &World, fields: &str| {
+        let filter = FieldSelector::<LinkField>::parse("", fields).unwrap();
+        let page = w.domain.links(&filter, None, 100, &Troubles::new(), instant(4 * S));
+        page.items.into_iter().any(|link| link.name == "leaf1/up1")
+    };
+    assert!(found(&w, "queue=Unknown"), "nothing was reported");
+    let limits = link(&w).status.thresholds.unwrap();
+    let mut word = |queue: u64, peak: u64, marked: u64, pauses: u64| {
+        let mut report = report(1, queue, 0);
+        report.queue.peak_queue = Octets(peak);
+        report.queue.marked = marked;
+        report.queue.counts.cnps.pause = pauses;
+        w.domain.queues("leaf1", vec![report], taken(3 * S), instant(3 * S));
+        let state = link(&w).status.congestion.unwrap().state;
+        assert!(found(&w, &format!("queue={state}")) && !found(&w, &format!("queue!={state}")), "{state}");
+        state
+    };
+    let (k_min, k_max) = (limits.k_min.get(), limits.k_max.get());
+    assert_eq!(word(0, 0, 0, 0), QueueState::Quiet);
+    assert_eq!(word(k_min, k_min, 0, 0), QueueState::Quiet, "not above");
+    assert_eq!(word(0, k_min + 1, 0, 0), QueueState::AboveKMin, "the deepest counts");
+    assert_eq!(word(k_max, 0, 1, 1), QueueState::AboveKMin);
+    assert_eq!(word(k_max + 1, 0, 0, 0), QueueState::AboveKMax);
+    assert_eq!([word(0, 0, 1, 0), word(0, 0, 0, 1)], [QueueState::Marked; 2]);
+}
+
+/// Catches a flow of another group, copies whose source is taken for a host, and unicast that is taken for a group's.
+#[test]
+fn a_flow_has_the_host_and_the_group_behind_its_addresses() {
+    let mut w = World::with(fabric(2, 1, 2));
+    for (group, source, receiver) in [("g1", "h1-1", "h2-1"), ("g2", "h1-2", "h2-2")] {
+        w.run(super::group(group)).unwrap();
+        w.run(super::source(group, source)).unwrap();
+        w.run(super::receiver(group, receiver)).unwrap();
+    }
+    w.domain.agent_connected("leaf1");
+    w.domain.agent_connected("leaf2");
+    let proxy = |w: &World, group: &str| w.domain.group(group).unwrap().status.connection.proxy_address;
+    let address = |w: &World, host: &str| w.domain.host(host).unwrap().spec.address;
+    let proxies = ["g1", "g2"].map(|group| proxy(&w, group));
+    let [source, receiver] = ["h1-1", "h2-1"].map(|host| address(&w, host));
+    let mut seen = |src: std::net::Ipv6Addr, dst: std::net::Ipv6Addr| {
+        let mut report = report(1, 1, 1);
+        (report.flows[0].src, report.flows[0].dst) = (src, dst);
+        w.domain.queues("leaf1", vec![report], taken(3 * S), instant(3 * S));
+        let flow = w.domain.flows(Some("leaf1"), None, instant(3 * S)).remove(0);
+        (flow.host.unwrap_or_default(), flow.group.unwrap_or_default())
+    };
+    let named = |host: &str, group: &str| (host.to_owned(), group.to_owned());
+    assert_eq!(seen(source, proxies[0]), named("h1-1", "g1"), "data");
+    assert_eq!(seen(proxies[1], receiver), named("h1-2", "g2"), "copies come from the Proxy Address");
+    assert_eq!(seen(source, receiver), named("h1-1", ""), "unicast");
+    let other = std::net::Ipv6Addr::LOCALHOST;
+    assert_eq!(seen(other, proxies[0]), named("", "g1"));
+    assert_eq!(seen(other, receiver), named("", ""));
 }

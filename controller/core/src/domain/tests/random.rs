@@ -11,7 +11,7 @@ use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, NodeSpec, Peer};
 use proptest::prelude::*;
 
 use super::*;
-use crate::fields::FieldSelector;
+use crate::domain::NameFilter;
 use crate::receivers_by_edge::Joined;
 use crate::testing::{host, link, random_graph};
 
@@ -139,7 +139,7 @@ fn command(d: &Domain, step: &Step) -> Command {
 }
 
 fn specs(d: &Domain) -> BTreeMap<String, NodeSpec> {
-    d.nodes().into_iter().map(|n| (n.name.clone(), (*d.node_spec(&n.name).unwrap()).clone())).collect()
+    d.all_nodes().into_iter().map(|n| (n.name.clone(), (*d.node_spec(&n.name).unwrap()).clone())).collect()
 }
 
 fn program(d: &Domain, node: &str, id: GroupId) -> Option<GroupProgram> {
@@ -172,7 +172,7 @@ fn check_traffic(d: &Domain, name: &str) {
         .map(|m| (m.spec.host.clone(), m.status.address, m.spec.qpn.get()))
         .collect();
     let with_program: BTreeSet<String> =
-        d.nodes().into_iter().map(|n| n.name).filter(|n| program(d, n, id).is_some()).collect();
+        d.all_nodes().into_iter().map(|n| n.name).filter(|n| program(d, n, id).is_some()).collect();
     if view.status.tree.is_empty() {
         assert!(with_program.is_empty(), "programs without a tree");
         return;
@@ -438,7 +438,7 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
             }
         }
         covered.check(&w)?;
-        for host in w.domain.hosts(&FieldSelector::default(), None, 1000).items {
+        for host in w.domain.hosts(&NameFilter::default(), None, 1000).items {
             let all = w.domain.state.groups.iter().filter(|(_, g)| g.members.contains_key(&host.name)).map(|(n, _)| n);
             let found = w.domain.state.groups.of_host(&host.name);
             prop_assert_eq!(found.collect::<Vec<_>>(), all.collect::<Vec<_>>(), "{}", host.name);
@@ -450,7 +450,7 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
         prop_assert_eq!(qpns.iter().collect::<BTreeSet<_>>().len(), qpns.len(), "a QPN is in two places");
         prop_assert_eq!(w.domain.state.pools.in_use()[3], qpns.len());
     }
-    for node in w.domain.nodes() {
+    for node in w.domain.all_nodes() {
         w.run(Command::PortsDown { node: node.name, ports: BTreeSet::new() }).unwrap();
         covered.check(&w)?;
     }
@@ -470,7 +470,8 @@ fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
     let d = &w.domain;
     let (group, view) = (d.state.groups.get(name).unwrap(), d.group(name).unwrap());
     let id = view.status.group_id;
-    let root = d.nodes().into_iter().map(|n| n.name).find(|n| program(d, n, id).is_some_and(|p| p.headend.is_some()));
+    let root =
+        d.all_nodes().into_iter().map(|n| n.name).find(|n| program(d, n, id).is_some_and(|p| p.headend.is_some()));
     let mut todo = vec![(root.unwrap(), None)];
     let mut copies: BTreeMap<String, u32> = BTreeMap::new();
     while let Some((node, port)) = todo.pop() {
@@ -498,7 +499,7 @@ fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
             todo.push((far, Some(at)));
         }
     }
-    let with_program = d.nodes().into_iter().map(|n| n.name).filter(|n| program(d, n, id).is_some()).count();
+    let with_program = d.all_nodes().into_iter().map(|n| n.name).filter(|n| program(d, n, id).is_some()).count();
     prop_assert_eq!(copies.len(), with_program);
     prop_assert_eq!(group.nodes().count(), with_program);
 
@@ -510,12 +511,12 @@ fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
     let again = w.restarted();
     prop_assert_eq!(again.state.groups.get(name).unwrap().epoch, group.epoch);
     prop_assert!(again.moving(name).is_some());
-    for n in d.nodes() {
+    for n in d.all_nodes() {
         prop_assert_eq!(program(&again, &n.name, id), program(d, &n.name, id), "{}", n.name);
     }
     let again = w.restarted_by_a_version_without_trees();
     prop_assert_eq!(again.state.groups.get(name).unwrap().epoch, group.epoch + 1);
-    for n in finished.domain.nodes() {
+    for n in finished.domain.all_nodes() {
         prop_assert_eq!(program(&again, &n.name, id), program(&finished.domain, &n.name, id), "{}", n.name);
     }
     Ok(())

@@ -24,7 +24,7 @@ fn world() -> World {
 
 /// Every node but `without` confirms its spec, from a connected agent of this version.
 fn confirm_without(w: &mut World, without: &str) {
-    for node in w.domain.nodes().into_iter().filter(|node| node.name != without) {
+    for node in w.domain.all_nodes().into_iter().filter(|node| node.name != without) {
         w.domain.agent_connected(&node.name);
         let (observed_term, minor_version) = (w.domain.term(), MINOR_VERSION);
         let report = reported(&node.name, node.spec.generation, vec![]);
@@ -451,7 +451,7 @@ fn reports_while_a_node_is_drained_check_each_node_about_once() {
     let mut w = World::with(fabric(200, 4, 0));
     confirm(&mut w);
     w.run(retire("spine1", RetireSpec::default())).unwrap();
-    let nodes: Vec<String> = w.domain.nodes().into_iter().map(|n| n.name).collect();
+    let nodes: Vec<String> = w.domain.all_nodes().into_iter().map(|n| n.name).collect();
     let report = |w: &mut World, name: &str| {
         let generation = w.domain.node_spec(name).unwrap().generation;
         let status = NodeStatus {

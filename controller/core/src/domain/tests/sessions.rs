@@ -25,7 +25,7 @@ fn connection(w: &World) -> canopy_model::member::Connection {
 
 /// Receivers that copies are made for, at all nodes.
 fn served(w: &World) -> Vec<Ipv6Addr> {
-    let nodes = w.domain.nodes().into_iter().map(|n| w.domain.node_spec(&n.name).unwrap());
+    let nodes = w.domain.all_nodes().into_iter().map(|n| w.domain.node_spec(&n.name).unwrap());
     let programs: Vec<_> = nodes.flat_map(|spec| spec.groups.values().cloned().collect::<Vec<_>>()).collect();
     let receivers = programs
         .iter()

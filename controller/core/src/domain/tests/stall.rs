@@ -135,7 +135,7 @@ fn fail_stops_the_group_until_all_have_left() {
     w.run(command.clone()).unwrap();
     assert!(w.run(command).unwrap().nodes.is_empty(), "once is enough");
     let id = status(&w, "g").group_id;
-    for node in w.domain.nodes() {
+    for node in w.domain.all_nodes() {
         assert!(!w.domain.node_spec(&node.name).unwrap().groups.contains_key(&id), "{}", node.name);
     }
     assert_eq!(status(&w, "other").phase, GroupPhase::Ready);

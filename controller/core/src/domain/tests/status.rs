@@ -239,7 +239,7 @@ fn nodes_and_topology_show_their_conditions() {
     assert_eq!(holds(&leaf1), [true, false, false]);
     assert_eq!(holds(&w.domain.node("leaf3").unwrap()), [false, true, true]);
     assert_eq!(
-        w.domain.nodes().iter().map(|n| n.name.clone()).collect::<Vec<_>>(),
+        w.domain.all_nodes().iter().map(|n| n.name.clone()).collect::<Vec<_>>(),
         ["leaf1", "leaf2", "leaf3", "spine1"]
     );
     let m = w.domain.member("g", "h2-1").unwrap();

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use canopy_controller_api::NodeResource;
 use canopy_controller_api::retirement::RetireStep;
-use canopy_controller_api::{List, NodeResource};
 use tokio::time::{Instant, sleep};
 
+use super::super::pages::nodes;
 use super::super::wait::POLL;
 use super::step::{begin, line};
 use crate::cli::RetireArgs;
@@ -52,11 +53,6 @@ pub(super) async fn run(client: &Client, args: &RetireArgs, out: &mut dyn Write)
         }
         sleep(POLL).await;
     }
-}
-
-async fn nodes(client: &Client) -> Result<Vec<NodeResource>, Failure> {
-    let list: List<NodeResource> = client.get("reading the nodes", "/api/v1/nodes").await?;
-    Ok(list.items)
 }
 
 fn has_left(node: &NodeResource) -> bool {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Link directions, with the problems of links and ports.
+
+use canopy_controller_core::fields::{FieldSelector, LinkField};
+use canopy_controller_core::problem::Object;
+use canopy_controller_core::states::{Trouble, Troubles};
+use canopy_controller_core::view::{LinkView, Page};
+
+use crate::Controller;
+
+impl Controller {
+    /// Calls `visit` for every link direction out of a node's port, without its problems. Holds up no writer for longer than the links take.
+    pub fn for_each_link(&self, visit: impl FnMut(LinkView)) {
+        let now = self.now();
+        self.read(|d| d.for_each_link(now, visit));
+    }
+
+    /// Up to `limit` (1..=1000) directions that `filter` lets pass, in the order of node and port, behind the port `after` of a node.
+    pub fn links(
+        &self,
+        filter: &FieldSelector<LinkField>,
+        after: Option<(&str, &str)>,
+        limit: usize,
+    ) -> Page<LinkView> {
+        let (troubles, now) = (self.troubles(), self.now());
+        self.read(|d| d.links(filter, after, limit, &troubles, now))
+    }
+
+    /// The direction out of `port` of `node`.
+    pub fn link(&self, node: &str, port: &str) -> Option<LinkView> {
+        let (troubles, now) = (self.troubles(), self.now());
+        self.read(|d| d.link(node, port, &troubles, now))
+    }
+
+    /// The worst open problem of each link and port that has one. Costs the problems that are open.
+    pub(crate) fn troubles(&self) -> Troubles {
+        let mut worst = Troubles::new();
+        for problem in self.problems() {
+            let code = problem.key.code;
+            let trouble = Trouble { code, severity: code.info().severity };
+            if let Object::Link(name) | Object::Port(name) = problem.key.object {
+                let is = worst.entry(name).or_insert(trouble);
+                *is = is.worse(trouble);
+            }
+        }
+        worst
+    }
+}
