@@ -153,6 +153,7 @@ async function all(address: string, size: string, ones: Record<string, string>):
           await page.goto(url + path);
           const map = page.getByRole("application");
           await map.waitFor();
+          await page.getByText(/^The map is being /).waitFor({ state: "detached" });
           for (const key of keys) await map.press(key);
           await page.getByRole("region", { name: "Picked" }).getByRole("heading").waitFor();
           // Drawn once nothing moves any more.
