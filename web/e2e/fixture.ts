@@ -15,6 +15,9 @@ export interface Sizes {
 
 export const metadata = (name: string) => ({ name, tenant: "default", labels: { team: name.length % 2 ? "storage" : "training" }, generation: 3 });
 
+/** From so many problems on there are more incidents than are kept. */
+const MANY = 60;
+
 /** From so many nodes on a fabric has three tiers and three sites. */
 const LARGE = 1000;
 const SITES = ["east", "north", "west"] as const;
@@ -372,8 +375,11 @@ const CHARTED: Record<string, readonly [string, ChartUnit, number][]> = {
   node: [["drops", "perSecond", 2]],
 };
 
+/** An incident of each problem; where there are many, as many as the controller keeps. */
 export function incidents(open: readonly Problem[]): IncidentItem[] {
-  return open.filter((problem) => problem.severity !== "info").map((problem, at) => ({
+  const severe = open.filter((problem) => problem.severity !== "info");
+  const all = open.length < MANY ? severe : Array.from({ length: 200 }, (_, at) => severe[at % severe.length] as Problem);
+  return all.map((problem, at) => ({
     id: `${1764170000 - at * 900}-${problem.id}`, problem: problem.id, of: { code: problem.code, kind: problem.object.kind, name: problem.object.name }, severity: problem.severity, title: problem.title,
     evidence: problem.evidence, openedUnixNs: T0 - (at + 1) * 180e9, ...(at % 3 && { closedUnixNs: T0 - (at + 1) * 180e9 + at * 31e9 }), reopened: at % 4, causes: [],
     affects: problem.affects.map(({ code, object }) => ({ code, kind: object.kind, name: object.name })),
