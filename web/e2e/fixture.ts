@@ -94,10 +94,31 @@ function tree(leaves: number): TreeNode[] {
   ];
 }
 
+/** A tree over the cores, five hops from the headend to its receivers: below a core a spine per 16 edges, below an edge 8 receivers. */
+function deepTree(receivers: number): TreeNode[] {
+  const branch = (name: string, kind: "node" | "receiver", at: number) => ({ name, kind, port: `eth${at + 2}`, address: `fcff::${name}`, qpn: kind === "receiver" ? 17 : null });
+  const named = (kind: string, count: number, from: number) => Array.from({ length: count }, (_, at) => `${kind}${at + from}`);
+  const hosts = named("host", receivers, 2);
+  const edges = named("leaf", Math.ceil(receivers / 8), 2);
+  const spines = named("spine", Math.ceil(edges.length / 16), 2);
+  const node = (name: string, parent: string | null, role: TreeNode["roles"][number], branches: TreeNode["branches"]): TreeNode => ({ node: name, parent, roles: [role], sid: `5f00::${name}`, upstreamPort: "eth1", branches });
+  return [
+    node("leaf1", null, "headend", [branch("spine1", "node", 0)]),
+    node("spine1", "leaf1", "transit", [branch("core1", "node", 0)]),
+    node("core1", "spine1", "transit", spines.map((name, at) => branch(name, "node", at))),
+    ...spines.map((name, of) => node(name, "core1", "transit", edges.slice(16 * of, 16 * of + 16).map((edge, at) => branch(edge, "node", at)))),
+    ...edges.map((name, of) => node(name, spines[Math.floor(of / 16)] ?? "", "edge", hosts.slice(8 * of, 8 * of + 8).map((host, at) => branch(host, "receiver", at)))),
+  ];
+}
+
+/** Receivers of groups with a tree over the cores, by their places. */
+const DEEP: Readonly<Record<number, number>> = { 7: 64, 8: 1000 };
+
 export function group(at: number): Group {
   const phase = PHASES[(at * 7) % PHASES.length] ?? "Ready";
-  const receivers = [5, 1, 12, 40, 90][at % 5] ?? 5;
-  const nodes = tree(receivers);
+  const deep = DEEP[at];
+  const receivers = deep ?? [5, 1, 12, 40, 90][at % 5] ?? 5;
+  const nodes = deep ? deepTree(deep) : tree(receivers);
   return {
     ...API,
     kind: "Group",

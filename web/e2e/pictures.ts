@@ -40,6 +40,8 @@ const ONES: Record<string, string> = {
   group: "/groups/group-00001",
   "group-stalled": "/groups/group-00003",
   "group-wide": "/groups/group-00004",
+  "group-deep": "/groups/group-00008",
+  "group-deepest": "/groups/group-00009",
   link: "/links/leaf1/eth2",
   node: "/nodes/leaf1",
   host: "/hosts/host1",
