@@ -63,7 +63,7 @@ web-pictures: ## pictures of every page of the web UI, dark and light, on three 
 	@scripts/web.sh pictures $(CURDIR)/target/pictures
 	CANOPY_PICTURES=$(CURDIR)/target/pictures cargo test -p canopy-controller-runtime --test ui -- pictures_with_600_nodes
 
-web-figures: ## the figures of the web UI that have a budget: sizes, time to the first view, frames per second of the map of 10,000 nodes
+web-figures: ## the figures of the web UI that have a budget: sizes, time to the first view, the longest task of the page and frames per second with the map of 10,000 nodes
 	@scripts/web.sh figures
 
 web-memory: ## a day of changes, on the page's own clock: the memory of the web UI is flat: about 20 minutes

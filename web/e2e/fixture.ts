@@ -15,6 +15,9 @@ export interface Sizes {
 
 export const metadata = (name: string) => ({ name, tenant: "default", labels: { team: name.length % 2 ? "storage" : "training" }, generation: 3 });
 
+/** From so many problems on there are more incidents than are kept. */
+const MANY = 60;
+
 /** From so many nodes on a fabric has three tiers and three sites. */
 const LARGE = 1000;
 const SITES = ["east", "north", "west"] as const;
@@ -91,10 +94,31 @@ function tree(leaves: number): TreeNode[] {
   ];
 }
 
+/** A tree over the cores, five hops from the headend to its receivers: below a core a spine per 16 edges, below an edge 8 receivers. */
+function deepTree(receivers: number): TreeNode[] {
+  const branch = (name: string, kind: "node" | "receiver", at: number) => ({ name, kind, port: `eth${at + 2}`, address: `fcff::${name}`, qpn: kind === "receiver" ? 17 : null });
+  const named = (kind: string, count: number, from: number) => Array.from({ length: count }, (_, at) => `${kind}${at + from}`);
+  const hosts = named("host", receivers, 2);
+  const edges = named("leaf", Math.ceil(receivers / 8), 2);
+  const spines = named("spine", Math.ceil(edges.length / 16), 2);
+  const node = (name: string, parent: string | null, role: TreeNode["roles"][number], branches: TreeNode["branches"]): TreeNode => ({ node: name, parent, roles: [role], sid: `5f00::${name}`, upstreamPort: "eth1", branches });
+  return [
+    node("leaf1", null, "headend", [branch("spine1", "node", 0)]),
+    node("spine1", "leaf1", "transit", [branch("core1", "node", 0)]),
+    node("core1", "spine1", "transit", spines.map((name, at) => branch(name, "node", at))),
+    ...spines.map((name, of) => node(name, "core1", "transit", edges.slice(16 * of, 16 * of + 16).map((edge, at) => branch(edge, "node", at)))),
+    ...edges.map((name, of) => node(name, spines[Math.floor(of / 16)] ?? "", "edge", hosts.slice(8 * of, 8 * of + 8).map((host, at) => branch(host, "receiver", at)))),
+  ];
+}
+
+/** Receivers of groups with a tree over the cores, by their places. */
+const DEEP: Readonly<Record<number, number>> = { 7: 64, 8: 1000 };
+
 export function group(at: number): Group {
   const phase = PHASES[(at * 7) % PHASES.length] ?? "Ready";
-  const receivers = [5, 1, 12, 40, 90][at % 5] ?? 5;
-  const nodes = tree(receivers);
+  const deep = DEEP[at];
+  const receivers = deep ?? [5, 1, 12, 40, 90][at % 5] ?? 5;
+  const nodes = deep ? deepTree(deep) : tree(receivers);
   return {
     ...API,
     kind: "Group",
@@ -399,8 +423,11 @@ const CHARTED: Record<string, readonly [string, ChartUnit, number][]> = {
   node: [["drops", "perSecond", 2]],
 };
 
+/** An incident of each problem; where there are many, as many as the controller keeps. */
 export function incidents(open: readonly Problem[]): IncidentItem[] {
-  return open.filter((problem) => problem.severity !== "info").map((problem, at) => ({
+  const severe = open.filter((problem) => problem.severity !== "info");
+  const all = open.length < MANY ? severe : Array.from({ length: 200 }, (_, at) => severe[at % severe.length] as Problem);
+  return all.map((problem, at) => ({
     id: `${1764170000 - at * 900}-${problem.id}`, problem: problem.id, of: { code: problem.code, kind: problem.object.kind, name: problem.object.name }, severity: problem.severity, title: problem.title,
     evidence: problem.evidence, openedUnixNs: T0 - (at + 1) * 180e9, ...(at % 3 && { closedUnixNs: T0 - (at + 1) * 180e9 + at * 31e9 }), reopened: at % 4, causes: [],
     affects: problem.affects.map(({ code, object }) => ({ code, kind: object.kind, name: object.name })),

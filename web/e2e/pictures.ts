@@ -40,6 +40,8 @@ const ONES: Record<string, string> = {
   group: "/groups/group-00001",
   "group-stalled": "/groups/group-00003",
   "group-wide": "/groups/group-00004",
+  "group-deep": "/groups/group-00008",
+  "group-deepest": "/groups/group-00009",
   link: "/links/leaf1/eth2",
   node: "/nodes/leaf1",
   host: "/hosts/host1",
@@ -153,6 +155,7 @@ async function all(address: string, size: string, ones: Record<string, string>):
           await page.goto(url + path);
           const map = page.getByRole("application");
           await map.waitFor();
+          await page.getByText(/^The map is being /).waitFor({ state: "detached" });
           for (const key of keys) await map.press(key);
           await page.getByRole("region", { name: "Picked" }).getByRole("heading").waitFor();
           // Drawn once nothing moves any more.

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Incident, IncidentItem } from "../api/types";
-import { charted, chartObject, lasted, sentenceOf, title } from "./incident";
+import { charted, chartObject, keptWords, lasted, sentenceOf, title } from "./incident";
 
 const item: IncidentItem = {
   id: "1764171000-00c0ffee00c0ffee", problem: "00c0ffee00c0ffee", of: { code: "ReceiverStalled", kind: "member", name: "demo/r3" }, severity: "critical",
   title: "acknowledges nothing", evidence: [], openedUnixNs: 1e18, reopened: 0, causes: [], affects: [],
 };
+
+it("is listed with how many are kept, once earlier ones are not", () => {
+  expect([1, 199, 200].map(keptWords)).toEqual(["1 incident, the newest first", "199 incidents, the newest first", "200 incidents, the newest first; the controller keeps no more, so that earlier ones are not here"]);
+});
 
 describe("an incident", () => {
   it("is a sentence, and lasts from opening to closing", () => {

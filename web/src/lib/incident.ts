@@ -2,7 +2,7 @@
 // Incidents: problems that opened, and what was measured around that time.
 import type { Incident, IncidentItem, IncidentProblem, ObjectRef } from "../api/types";
 import type { ChartData } from "./chart";
-import { span } from "./format";
+import { counted, span } from "./format";
 import { object } from "./problem";
 
 /** Titles of series. */
@@ -30,6 +30,13 @@ export const title = (series: string): string => TITLES[series] ?? series;
 
 /** The object of a problem, for links and words. Of a kind of a later version it is shown by its name. */
 export const objectOf = (of: IncidentProblem): ObjectRef => ({ kind: of.kind as ObjectRef["kind"], name: of.name });
+
+/** Incidents that the controller keeps, and those of one problem that its page reads. */
+export const KEPT = 200;
+export const OF_PROBLEM = 20;
+
+/** How many are listed, and whether that is because no more are kept. */
+export const keptWords = (listed: number): string => `${counted(listed, "incident")}, the newest first${listed >= KEPT ? "; the controller keeps no more, so that earlier ones are not here" : ""}`;
 
 /** What was wrong, as a sentence without its full stop. */
 export const sentenceOf = (incident: IncidentItem): string => `${object(objectOf(incident.of))} ${incident.title}`;

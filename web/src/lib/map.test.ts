@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { FabricMap } from "../api/types";
-import { cellAt, mapLayout, nearest, towards, type MapLayout } from "./map";
+import { mapLayout, type MapLayout } from "./map";
 import { clustersOf } from "./mapClusters";
+import { cellAt, nearest, towards } from "./mapPlaces";
 
 type Node = FabricMap["nodes"][number];
 const mapOf = (nodes: Node[], links: [string, string][] = [], hosts: [string, string][] = []): FabricMap => {

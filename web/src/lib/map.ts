@@ -7,6 +7,7 @@
 import type { FabricMap } from "../api/types";
 import { groupBy } from "./groupBy";
 import { clustersOf, type Cluster } from "./mapClusters";
+import type { Box } from "./mapPlaces";
 import { byName } from "./order";
 
 /** Units between the places of a row, at least. */
@@ -24,13 +25,6 @@ const CELL_ROWS = 4;
 const HOSTS_BELOW = 56;
 const HOST_ROW = 12;
 const HOSTS_WIDE = 72;
-
-export interface Box {
-  x: number;
-  y: number;
-  width: number;
-  height: number;
-}
 
 /** Places of the nodes of one tier in a block. */
 interface Band {
@@ -348,40 +342,4 @@ function cellsOf(map: FabricMap, places: ReadonlyMap<number, Place>, x: Float32A
     }
   }
   return { cells, cellOf };
-}
-
-/** The node or host nearest to a point, if it is within `reach`; -1 if none is. */
-export function nearest({ x, y }: Pick<MapLayout, "x" | "y">, toX: number, toY: number, reach: number): number {
-  let found = -1;
-  let best = reach * reach;
-  for (let at = 0; at < x.length; at += 1) {
-    const distance = ((x[at] ?? 0) - toX) ** 2 + ((y[at] ?? 0) - toY) ** 2;
-    if (distance <= best) [found, best] = [at, distance];
-  }
-  return found;
-}
-
-/** The cell at a point, or the nearest one, if it is within `reach`. */
-export function cellAt({ cells }: Pick<MapLayout, "cells">, x: number, y: number, reach = 0): Cell | undefined {
-  let found: Cell | undefined;
-  let best = reach;
-  for (const cell of cells) {
-    const distance = Math.hypot(Math.max(cell.x - x, 0, x - cell.x - cell.width), Math.max(cell.y - y, 0, y - cell.y - cell.height));
-    if (distance <= best) [found, best] = [cell, distance];
-  }
-  return found;
-}
-
-/** The nearest one in a direction. */
-export function towards({ x, y }: Pick<MapLayout, "x" | "y">, from: number, dx: number, dy: number): number {
-  let found = -1;
-  let best = Infinity;
-  for (let at = 0; at < x.length; at += 1) {
-    const [right, down] = [(x[at] ?? 0) - (x[from] ?? 0), (y[at] ?? 0) - (y[from] ?? 0)];
-    const along = right * dx + down * dy;
-    if (along <= 0) continue;
-    const cost = along + 3 * Math.abs(right * dy + down * dx);
-    if (cost < best) [found, best] = [at, cost];
-  }
-  return found;
 }

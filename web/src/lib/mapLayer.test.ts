@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { FabricMap } from "../api/types";
-import { LAYERS, linksNeeding, linkStates, nodesNeeding, ofBoth, stateAt, STATES, statesOf, type Layer } from "./mapLayer";
+import { indexOf, LAYERS, linksNeeding, linkStates, nameOf, nodesNeeding, ofBoth, stateAt, STATES, statesOf, type Layer } from "./mapLayer";
 
 const map: FabricMap = {
   apiVersion: "canopy/v1",
@@ -32,6 +32,11 @@ it("has the worse direction of a link, and one that is not measured behind one t
   // Drained in one direction is drained.
   expect(both("state", 0, 1)).toEqual(["pending"]);
   for (const layer of LAYERS) for (let a = 0; a < 4; a += 1) for (let b = 0; b < 4; b += 1) expect(ofBoth(a, b, layer)).toBe(ofBoth(b, a, layer));
+});
+
+it("finds nodes and hosts by their names", () => {
+  expect([0, 1, 2, 3].map((at) => indexOf(map, nameOf(map, at)))).toEqual([0, 1, 2, 3]);
+  expect(indexOf(map, "n4")).toBe(-1);
 });
 
 it("names the links and nodes that need someone by the words of the layer, names in the order of their numbers", () => {

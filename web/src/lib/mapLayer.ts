@@ -51,6 +51,14 @@ export function linkStates(directions: Uint8Array, layer: Layer): Uint8Array {
 /** The name of a node or host by its index in nodes followed by hosts. */
 export const nameOf = (map: FabricMap, at: number): string => (at < map.nodes.length ? map.nodes[at]?.name : map.hosts[at - map.nodes.length]?.name) ?? "";
 
+/** The reverse of [`nameOf`]; -1 if nothing has the name. */
+export function indexOf(map: FabricMap, name: string): number {
+  const node = map.nodes.findIndex((one) => one.name === name);
+  if (node >= 0) return node;
+  const host = map.hosts.findIndex((one) => one.name === name);
+  return host < 0 ? -1 : map.nodes.length + host;
+}
+
 /** Both ends of a link: "n1/eth1", "n2/eth1". */
 export function endsOf(map: FabricMap, at: number): readonly [string, string] {
   const link = map.links[at];

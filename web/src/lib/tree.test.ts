@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { TreeNode } from "../api/types";
-import { DRAWN, layout } from "./tree";
+import { DRAWN, layout, sizesOf } from "./tree";
 
 const node = (name: string, parent: string | null, branches: [string, "node" | "receiver"][]): TreeNode => ({
   node: name,
@@ -37,4 +37,17 @@ it("draws many receivers as one strip per edge, and a circle once", () => {
   expect(places.map((p) => [p.kind, p.receivers.length])).toEqual([["strip", DRAWN + 1], ["node", 0]]);
   const circle = layout([node("a", null, [["b", "node"]]), node("b", "a", [["a", "node"]])]);
   expect(circle.places.length).toBe(2);
+});
+
+// Catches a tree over the cores whose receivers are right of the window: 1,041 px are what a page of 1,280 px has for it.
+it("has narrower columns where that makes the tree fit, and the widest where there is room", () => {
+  const chain = (names: string[]) => layout(names.map((name, at) => node(name, names[at - 1] ?? null, [[names[at + 1] ?? "host1", at + 1 < names.length ? "node" : "receiver"]])));
+  const five = chain(["leaf1", "spine1", "core1", "spine2", "leaf2"]);
+  expect(five.hops).toBe(5);
+  expect(sizesOf(five, 1041).width).toBeLessThanOrEqual(1041);
+  expect(sizesOf(five, 1041).width).toBeGreaterThan(1030);
+  expect(sizesOf(five, Infinity)).toEqual({ column: 236, box: 124, width: 1320 });
+  expect(sizesOf(five, 350)).toEqual({ column: 180, box: 112, width: 1028 });
+  // Names keep their room.
+  expect(sizesOf(chain(["leaf1", "replication-node-1"]), 100).box).toBe(124);
 });

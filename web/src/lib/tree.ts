@@ -34,6 +34,14 @@ export interface Layout {
 /** Receivers that are drawn one by one; above, those of an edge are one strip. */
 export const DRAWN = 64;
 
+/** Pixels between columns, and of the box of a node, where there is room. Less than the least, and a rate has no room beside its line. */
+const COLUMN = { most: 236, least: 180 };
+const BOX = { most: 124, least: 112 };
+/** Characters of a name that the least box has room for. */
+const LONGEST = 12;
+/** Left and right of all boxes together. */
+export const ASIDE = 16;
+
 /** Rows below its first branch that a parent is drawn at most, so that the first screen of a tree of many rows has its headend. */
 const BELOW = 5;
 
@@ -76,4 +84,14 @@ export function layout(tree: readonly TreeNode[]): Layout {
   };
   for (const root of tree.filter((node) => !node.parent || !byName.has(node.parent))) visit(root, 0);
   return { places, edges, rows, hops };
+}
+
+/** How far columns are apart, and how wide boxes are, so that the tree fits into so many pixels, as far as it can. */
+export function sizesOf({ hops, places }: Layout, room: number): { column: number; box: number; width: number } {
+  const narrow = places.some(({ name, kind }) => kind !== "strip" && name.length > LONGEST) ? BOX.most : BOX.least;
+  const least = ASIDE + hops * COLUMN.least + narrow;
+  const most = ASIDE + hops * COLUMN.most + BOX.most;
+  const share = most > least ? Math.min(1, Math.max(0, (room - least) / (most - least))) : 1;
+  const [column, box] = [Math.floor(COLUMN.least + share * (COLUMN.most - COLUMN.least)), Math.floor(narrow + share * (BOX.most - narrow))];
+  return { column, box, width: ASIDE + hops * column + box };
 }

@@ -5,7 +5,7 @@ import { Link } from "@tanstack/react-router";
 import * as queries from "../api/queries";
 import type { IncidentItem } from "../api/types";
 import { counted } from "../lib/format";
-import { lasted, sentenceOf } from "../lib/incident";
+import { keptWords, lasted, sentenceOf } from "../lib/incident";
 import { ofSeverityName } from "../lib/state";
 import { Instant } from "../ui/Age";
 import { Empty, Loaded, Page } from "../ui/Page";
@@ -20,7 +20,10 @@ export function Incidents() {
           list.length === 0 ? (
             <Empty>No problem has opened since this store was made. When one opens, the charts around that time are kept here.</Empty>
           ) : (
-            <IncidentTable list={list} label="Incidents" />
+            <>
+              <p className="faint" role="status">{keptWords(list.length)}</p>
+              <IncidentTable list={list} label="Incidents" />
+            </>
           )
         }
       </Loaded>

@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import * as queries from "../api/queries";
 import type { Problem, ProblemRef } from "../api/types";
+import { OF_PROBLEM } from "../lib/incident";
 import { object, sentence } from "../lib/problem";
 import { ofSeverity } from "../lib/state";
 import { Age, Instant } from "../ui/Age";
@@ -95,6 +96,7 @@ function Opened({ problem }: { problem: string }) {
     <section aria-label="Charts around its opening">
       <h2>Charts around its opening</h2>
       <IncidentTable list={list} label="Incidents of this problem" />
+      {list.length >= OF_PROBLEM && <p className="faint">The newest {OF_PROBLEM}; earlier ones that are kept are in <Link to="/incidents">Incidents</Link>.</p>}
     </section>
   );
 }

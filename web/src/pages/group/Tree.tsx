@@ -5,11 +5,11 @@ import { useMemo, type Ref } from "react";
 import type { Group, Problem } from "../../api/types";
 import { counted } from "../../lib/format";
 import { ofSeverity, worst, type State } from "../../lib/state";
-import { layout, type Place } from "../../lib/tree";
+import { ASIDE, layout, sizesOf, type Layout, type Place } from "../../lib/tree";
+import { Wide } from "../../ui/Wide";
 
-const COLUMN = 236;
 const ROW = 44;
-const BOX = { width: 124, height: 32 };
+const HEIGHT = 32;
 
 interface Props {
   group: Group;
@@ -25,45 +25,59 @@ export function Tree({ group, problems, lines }: Props) {
   const drawn = useMemo(() => layout(tree), [tree]);
   const states = useMemo(() => statesOf(group, problems), [group, problems]);
   if (tree.length === 0) return <p className="faint">There is no tree: {group.status.reason || "the group waits for its members"}.</p>;
-  const at = new Map(drawn.places.map((place) => [place.name, place]));
-  const x = (place: Place) => 8 + place.hop * COLUMN;
-  const y = (place: Place) => 24 + place.row * ROW;
-  const size = { width: 16 + drawn.hops * COLUMN + BOX.width, height: 32 + Math.max(1, drawn.rows) * ROW };
   return (
-    <div className="tree">
-      <svg ref={lines} {...size} role="group" aria-label={`Tree of ${group.metadata.name}: ${counted(tree.length, "node")}, ${counted(group.status.receivers, "receiver")}`}>
-        {drawn.edges.map((edge) => {
-          const [from, to] = [at.get(edge.from), at.get(edge.to)];
-          if (!from || !to) return null;
-          const [x1, y1, x2, y2] = [x(from) + BOX.width, y(from) + BOX.height / 2, x(to), y(to) + BOX.height / 2];
-          const state = states.get(edge.to) ?? "ok";
-          const middle = (x1 + x2) / 2;
-          return (
-            <g key={`${edge.from} ${edge.to}`} className={state}>
-              <path className="edge" data-branch={edge.address} d={`M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`} strokeDasharray={state === "ok" ? undefined : state === "pending" ? "2 4" : "7 4"} />
-            </g>
-          );
-        })}
-        {/* Above every line, of which none crosses a number then. */}
-        {drawn.edges.map((edge) => {
-          const [from, to] = [at.get(edge.from), at.get(edge.to)];
-          if (!from || !to) return null;
-          return <text key={`${edge.from} ${edge.to}`} className="small" x={x(to) - 6} y={y(to) + BOX.height / 2 + (y(from) < y(to) ? 14 : -5)} textAnchor="end" data-rate={edge.address} aria-hidden="true" />;
-        })}
-        {drawn.places.map((place) => (
-          <PlaceBox key={`${place.kind} ${place.name}`} place={place} x={x(place)} y={y(place)} state={states.get(place.name) ?? "ok"} />
-        ))}
-      </svg>
-    </div>
+    <Wide key={group.metadata.name} name="The tree">
+      {(room) => <Drawn drawn={drawn} room={room} states={states} lines={lines} label={`Tree of ${group.metadata.name}: ${counted(tree.length, "node")}, ${counted(group.status.receivers, "receiver")}`} />}
+    </Wide>
   );
 }
 
-function PlaceBox({ place, x, y, state }: { place: Place; x: number; y: number; state: State }) {
+interface DrawnProps {
+  drawn: Layout;
+  room: number;
+  states: ReadonlyMap<string, State>;
+  lines: Ref<SVGSVGElement>;
+  label: string;
+}
+
+function Drawn({ drawn, room, states, lines, label }: DrawnProps) {
+  const { column, box, width } = sizesOf(drawn, room);
+  const at = new Map(drawn.places.map((place) => [place.name, place]));
+  const x = (place: Place) => ASIDE / 2 + place.hop * column;
+  const y = (place: Place) => 24 + place.row * ROW;
+  return (
+    <svg ref={lines} width={width} height={HEIGHT + Math.max(1, drawn.rows) * ROW} role="group" aria-label={label}>
+      {drawn.edges.map((edge) => {
+        const [from, to] = [at.get(edge.from), at.get(edge.to)];
+        if (!from || !to) return null;
+        const [x1, y1, x2, y2] = [x(from) + box, y(from) + HEIGHT / 2, x(to), y(to) + HEIGHT / 2];
+        const state = states.get(edge.to) ?? "ok";
+        const middle = (x1 + x2) / 2;
+        return (
+          <g key={`${edge.from} ${edge.to}`} className={state}>
+            <path className="edge" data-branch={edge.address} d={`M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`} strokeDasharray={state === "ok" ? undefined : state === "pending" ? "2 4" : "7 4"} />
+          </g>
+        );
+      })}
+      {/* Above every line, of which none crosses a number then. */}
+      {drawn.edges.map((edge) => {
+        const [from, to] = [at.get(edge.from), at.get(edge.to)];
+        if (!from || !to) return null;
+        return <text key={`${edge.from} ${edge.to}`} className="small" x={x(to) - 6} y={y(to) + HEIGHT / 2 + (y(from) < y(to) ? 14 : -5)} textAnchor="end" data-rate={edge.address} aria-hidden="true" />;
+      })}
+      {drawn.places.map((place) => (
+        <PlaceBox key={`${place.kind} ${place.name}`} place={place} x={x(place)} y={y(place)} width={box} state={states.get(place.name) ?? "ok"} />
+      ))}
+    </svg>
+  );
+}
+
+function PlaceBox({ place, x, y, width, state }: { place: Place; x: number; y: number; width: number; state: State }) {
   const name = place.kind === "strip" ? counted(place.receivers.length, "receiver") : place.name;
   const under = place.kind === "node" ? place.roles.join(", ") : place.kind;
   const box = (
     <g transform={`translate(${x} ${y})`} className={state}>
-      <rect className="box" width={BOX.width} height={BOX.height} rx={place.kind === "node" ? 4 : 16} />
+      <rect className="box" width={width} height={HEIGHT} rx={place.kind === "node" ? 4 : 16} />
       <Mark state={state} />
       <text x="28" y="14">{name}</text>{" "}
       <text x="28" y="27" className="small">{under}</text>

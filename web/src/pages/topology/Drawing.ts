@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the view of the map is, and what pointer and keys do to it. A worker draws the fabric into a bitmap that is larger than the canvas; moving
-// and scaling copies it, and it is drawn again when they end, when they leave it, and at most once a second for new values.
+// Where the view of the map is, and what pointer and keys do to it. A worker lays the fabric out and draws it into a bitmap that is larger than the
+// canvas; moving and scaling copies it, and it is drawn again when they end, when they leave it, and at most once a second for new values.
 import type { FabricMap } from "../../api/types";
-import { cellAt, mapLayout, nearest, towards, type Box, type MapLayout } from "../../lib/map";
-import { linkStates, statesOf, type Layer } from "../../lib/mapLayer";
+import { indexOf, linkStates, nameOf, statesOf, type Layer } from "../../lib/mapLayer";
+import { cellAt, nearest, towards, type Box, type Places } from "../../lib/mapPlaces";
 import { colours, onTheme } from "../../ui/tokens";
-import { levelOf, sceneOf, TOKENS, type Colours, type FromWorker, type Level, type ToWorker, type Values, type View } from "./scene";
-import { startWorker } from "./worker";
+import { levelOf, TOKENS, type Colours, type Level, type Values, type View } from "./scene";
+import type { Viewer } from "./TabWorker";
+import { tabWorker } from "./worker";
 
 /** Pixels between a pointer and what it means. */
 const REACH = 18;
@@ -22,22 +23,31 @@ const CLOSEST = 6;
 /** Pixels between nodes at one that is gone to: it is shown with the ports of its links. */
 const AT_NODE = 120;
 
-/** The places of the tab's last map: a later one moves nothing, also on a page that is opened again. */
-let last: MapLayout | undefined;
+/** What the map waits for; `failed`: there will be none. */
+export type Progress = "layout" | "picture" | "there" | "failed";
 
-export class Drawing {
+/** What the page shows beside the picture. */
+interface Listener {
+  level: (level: Level) => void;
+  progress: (progress: Progress, reason?: string) => void;
+}
+
+export class Drawing implements Viewer {
   private view: View = { x: 0, y: 0, scale: 1 };
-  private layout: MapLayout | undefined;
+  /** What is shown next, and what pointer and keys mean until its places are there. Indexes of the page are of the former, and so is what is sent to the worker. */
+  private map: FabricMap | undefined;
+  private shown: { map: FabricMap; places: Places } | undefined;
   private values: Values = { nodes: new Uint8Array(), directions: new Uint8Array(), links: new Uint8Array(), isMeasured: false };
   private layer: Layer = "state";
   /** Both layers have been read. */
   private readonly known = { nodes: false, links: false };
+  /** The worker has values of the map. */
+  private isSent = false;
   private picked = -1;
   /** Everything is in the view, as it was fitted. */
   private isWhole = true;
   private bitmap: ImageBitmap | undefined;
   private bitmapView: View = { x: 0, y: 0, scale: 1 };
-  private readonly worker = startWorker();
   private isDrawing = false;
   private isWanted = false;
   private frame = 0;
@@ -50,9 +60,9 @@ export class Drawing {
 
   constructor(
     private readonly canvas: HTMLCanvasElement,
-    private readonly onLevel: (level: Level) => void,
+    private readonly on: Listener,
   ) {
-    this.worker.onmessage = (event: MessageEvent<FromWorker>) => this.take(event.data);
+    tabWorker.open(this);
     this.sizes = new ResizeObserver(() => this.resize());
     this.sizes.observe(canvas);
     canvas.addEventListener("wheel", this.wheel, { passive: false });
@@ -60,7 +70,7 @@ export class Drawing {
   }
 
   end(): void {
-    this.worker.terminate();
+    tabWorker.close(this);
     this.bitmap?.close();
     this.sizes.disconnect();
     this.endTheme();
@@ -72,13 +82,25 @@ export class Drawing {
 
   /** Another map: what was on the one before stays where it is, and so does the view. */
   show(map: FabricMap): void {
-    const isFirst = !this.layout;
-    this.layout = mapLayout(map, last);
-    last = this.layout;
-    this.send({ scene: sceneOf(map, this.layout) });
+    this.map = map;
     this.values = { nodes: new Uint8Array(map.nodes.length), directions: new Uint8Array(2 * map.links.length), links: new Uint8Array(map.links.length), isMeasured: false };
-    [this.known.nodes, this.known.links] = [false, false];
+    [this.known.nodes, this.known.links, this.isSent] = [false, false, false];
+    this.on.progress("layout");
+    tabWorker.show(map);
+  }
+
+  laidOut(places: Places): void {
+    const isFirst = !this.shown;
+    if (!this.map) return;
+    this.shown = { map: this.map, places };
     if (isFirst) this.fit();
+    this.on.progress("picture");
+    this.again();
+  }
+
+  failed(reason: string): void {
+    this.shown = undefined;
+    this.on.progress("failed", reason);
   }
 
   nodes(octets: Uint8Array): void {
@@ -103,19 +125,25 @@ export class Drawing {
   pick(at: number): void {
     if (this.picked === at) return;
     this.picked = at;
-    const [x, y] = this.place(at);
+    const [x, y] = this.place(this.inShown(at));
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (at >= 0 && width && (x < 16 || y < 16 || x > width - 16 || y > height - 16)) this.view = { ...this.view, x: this.view.x + width / 2 - x, y: this.view.y + height / 2 - y };
+    if (this.inShown(at) >= 0 && width && (x < 16 || y < 16 || x > width - 16 || y > height - 16)) this.view = { ...this.view, x: this.view.x + width / 2 - x, y: this.view.y + height / 2 - y };
     this.again();
   }
 
-  /** On the canvas. */
+  /** Of the index of what is shown. On the canvas. */
   private place(at: number): [number, number] {
-    return [(this.layout?.x[at] ?? 0) * this.view.scale + this.view.x, (this.layout?.y[at] ?? 0) * this.view.scale + this.view.y];
+    return [(this.shown?.places.x[at] ?? 0) * this.view.scale + this.view.x, (this.shown?.places.y[at] ?? 0) * this.view.scale + this.view.y];
   }
 
-  private send(message: ToWorker): void {
-    this.worker.postMessage(message);
+  /** The index of something in what is shown, by that in the map that is shown next; -1 if it is not there. */
+  private inShown(at: number): number {
+    return !this.shown || !this.map || at < 0 ? -1 : this.shown.map === this.map ? at : indexOf(this.shown.map, nameOf(this.map, at));
+  }
+
+  /** The reverse of [`inShown`]. */
+  private inMap(at: number): number {
+    return !this.shown || !this.map || at < 0 ? -1 : this.shown.map === this.map ? at : indexOf(this.map, nameOf(this.shown.map, at));
   }
 
   private resize(): void {
@@ -130,9 +158,9 @@ export class Drawing {
     this.copy();
   }
 
-  private fit(box: Box | undefined = this.layout?.bounds, most = WHOLE): void {
+  private fit(box: Box | undefined = this.shown?.places.bounds, most = WHOLE): void {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    this.isWhole = box === this.layout?.bounds;
+    this.isWhole = box === this.shown?.places.bounds;
     if (!box || !width) return;
     // Beside the outermost nodes there is room for their names and those of sites.
     const scale = Math.min((width - 24) / box.width, (height - 56) / box.height, most);
@@ -144,42 +172,49 @@ export class Drawing {
     if (!this.known.nodes || !this.known.links) return;
     window.clearTimeout(this.fresh);
     this.fresh = window.setTimeout(() => {
-      this.send({ values: this.values });
+      this.sendValues();
       this.again();
     }, Math.max(0, this.drawnAt + VALUES_EVERY - performance.now()));
   }
 
+  private sendValues(): void {
+    tabWorker.values(this.values);
+    this.isSent = true;
+  }
+
   /** Has the bitmap drawn again, once the one that is being drawn is there. */
   private readonly again = (): void => {
-    if (!this.known.nodes || !this.known.links || !this.canvas.clientWidth) return;
+    if (!this.shown || !this.known.nodes || !this.known.links || !this.canvas.clientWidth) return;
     this.isWanted = true;
     if (this.isDrawing) return;
+    // Those that the worker has are of another map, or of a page that was left.
+    if (!this.isSent) this.sendValues();
     [this.isDrawing, this.isWanted] = [true, false];
     this.drawnAt = performance.now();
     const { clientWidth: width, clientHeight: height } = this.canvas;
     const token = colours();
     // Whole pixels: the bitmap is copied without blur then.
     const margin = [Math.round(width * MARGIN), Math.round(height * MARGIN)] as const;
-    this.send({
-      draw: {
-        view: { scale: this.view.scale, x: this.view.x + margin[0], y: this.view.y + margin[1] },
-        width: width + 2 * margin[0],
-        height: height + 2 * margin[1],
-        margin,
-        ratio: window.devicePixelRatio,
-        picked: this.picked,
-        colours: Object.fromEntries(TOKENS.map((name) => [name, token(name)])) as Colours,
-      },
+    tabWorker.draw({
+      view: { scale: this.view.scale, x: this.view.x + margin[0], y: this.view.y + margin[1] },
+      width: width + 2 * margin[0],
+      height: height + 2 * margin[1],
+      margin,
+      ratio: window.devicePixelRatio,
+      picked: this.picked,
+      colours: Object.fromEntries(TOKENS.map((name) => [name, token(name)])) as Colours,
     });
-    if (this.layout) this.onLevel(levelOf(this.view.scale, this.layout));
+    this.on.level(levelOf(this.view.scale, this.shown.places));
   };
 
-  private take({ bitmap, view }: FromWorker): void {
+  drawn(bitmap: ImageBitmap, view: View): void {
     this.bitmap?.close();
     [this.bitmap, this.bitmapView] = [bitmap, view];
     this.isDrawing = false;
     cancelAnimationFrame(this.frame);
     this.frame = requestAnimationFrame(() => this.copy());
+    // Until there are places of the next map, a picture is of the one before.
+    if (this.shown?.map === this.map) this.on.progress("there");
     if (this.isWanted) this.again();
   }
 
@@ -215,7 +250,7 @@ export class Drawing {
   };
 
   private zoom(by: number, x: number, y: number): void {
-    const { width = 1, height = 1 } = this.layout?.bounds ?? {};
+    const { width = 1, height = 1 } = this.shown?.places.bounds ?? {};
     const least = Math.min(1, this.canvas.clientWidth / width, this.canvas.clientHeight / height) / 2;
     const scale = Math.min(CLOSEST, Math.max(least, this.view.scale * by));
     const factor = scale / this.view.scale;
@@ -241,13 +276,13 @@ export class Drawing {
 
   /** What a click hit: a node or host, -1 = none, undefined = it was no click, or went into a pod. */
   release(event: { clientX: number; clientY: number }): number | undefined {
-    const { pressed, layout, view } = this;
+    const { pressed, shown, view } = this;
     this.pressed = null;
-    if (!pressed || pressed.moved || !layout) return undefined;
+    if (!pressed || pressed.moved || !shown) return undefined;
     const box = this.canvas.getBoundingClientRect();
     const [x, y] = [(event.clientX - box.left - view.x) / view.scale, (event.clientY - box.top - view.y) / view.scale];
-    if (levelOf(view.scale, layout) !== "cells") return nearest(layout, x, y, REACH / view.scale);
-    const cell = cellAt(layout, x, y, REACH / view.scale);
+    if (levelOf(view.scale, shown.places) !== "cells") return this.inMap(nearest(shown.places, x, y, REACH / view.scale));
+    const cell = cellAt(shown.places, x, y, REACH / view.scale);
     if (!cell) return -1;
     this.fit(cell);
     this.moved();
@@ -287,16 +322,19 @@ export class Drawing {
 
   /** Shows a node with the ports of its links, in the middle. */
   private goTo(at: number): void {
-    if (at < 0 || !this.layout) return;
-    const scale = Math.max(AT_NODE / this.layout.step, this.view.scale);
+    const place = this.inShown(at);
+    if (place < 0 || !this.shown) return;
+    const { x, y, step } = this.shown.places;
+    const scale = Math.max(AT_NODE / step, this.view.scale);
     this.isWhole = false;
-    this.view = { scale, x: this.canvas.clientWidth / 2 - (this.layout.x[at] ?? 0) * scale, y: this.canvas.clientHeight / 2 - (this.layout.y[at] ?? 0) * scale };
+    this.view = { scale, x: this.canvas.clientWidth / 2 - (x[place] ?? 0) * scale, y: this.canvas.clientHeight / 2 - (y[place] ?? 0) * scale };
     this.moved();
   }
 
   /** The nearest node in a direction; the first node if none is picked. */
   private step(dx: number, dy: number): number {
-    if (!this.layout?.x.length) return -1;
-    return this.picked < 0 ? 0 : towards(this.layout, this.picked, dx, dy);
+    if (!this.shown?.places.x.length) return -1;
+    const from = this.inShown(this.picked);
+    return from < 0 ? 0 : this.inMap(towards(this.shown.places, from, dx, dy));
   }
 }

@@ -5,7 +5,7 @@ import type { LayerFeed } from "../../api/map";
 import type { FabricMap as Fabric } from "../../api/types";
 import { counted } from "../../lib/format";
 import { nameOf, type Layer } from "../../lib/mapLayer";
-import { Drawing } from "./Drawing";
+import { Drawing, type Progress } from "./Drawing";
 import type { Level } from "./scene";
 
 interface Props {
@@ -22,13 +22,16 @@ interface Props {
 
 const LEVELS: Readonly<Record<Level, string>> = { cells: "Pods are shown: zoom in for their nodes.", nodes: "", ports: "Ports are shown; the half of a line at a port is what that port sends." };
 
+const PROGRESS: Readonly<Record<Progress, string>> = { layout: "The map is being laid out.", picture: "The map is being drawn.", there: "", failed: "There is no map." };
+
 export function FabricMap({ map, layer, nodes, links, picked, isStale, onPick }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [drawing, setDrawing] = useState<Drawing | null>(null);
   const [level, setLevel] = useState<Level>("nodes");
+  const [[progress, reason], setProgress] = useState<[Progress, string]>(["layout", ""]);
   useEffect(() => {
     if (!canvas.current) return undefined;
-    const made = new Drawing(canvas.current, setLevel);
+    const made = new Drawing(canvas.current, { level: setLevel, progress: (next, why = "") => setProgress([next, why]) });
     setDrawing(made);
     return () => made.end();
   }, []);
@@ -37,6 +40,8 @@ export function FabricMap({ map, layer, nodes, links, picked, isStale, onPick }:
   useEffect(() => (drawing ? links.subscribe((values) => drawing.links(values, layer)) : undefined), [drawing, links, layer]);
   useEffect(() => drawing?.pick(picked), [drawing, picked]);
   const name = picked < 0 ? "" : nameOf(map, picked);
+  // Without values nothing is drawn; why there are none is above.
+  const waiting = isStale && progress === "picture" ? "" : PROGRESS[progress];
   return (
     <div className={isStale ? "map stale-block" : "map"}>
       {/* The canvas is one control with its own keys; the tables of nodes and links have the same content. */}
@@ -61,6 +66,9 @@ export function FabricMap({ map, layer, nodes, links, picked, isStale, onPick }:
           if (next >= 0) onPick(next);
         }}
       />
+      <p className="progress" role="status">
+        {waiting && <span key={waiting}>{reason ? `${waiting} Its worker has ended: ${reason}. Load this page again.` : waiting}</span>}
+      </p>
     </div>
   );
 }

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws the map apart from the page, so that the page moves it meanwhile.
+// Lays the map out and draws it apart from the page, which stays responsive and moves the last picture meanwhile.
+import { mapLayout, type MapLayout } from "../../lib/map";
+import { unpacked } from "../../lib/mapPacked";
 import { draw } from "./draw";
-import { bundlesOf, type Bundles, type FromWorker, type Scene, type ToWorker, type Values } from "./scene";
+import { packedPlaces, type FromWorker, type ToWorker } from "./messages";
+import { bundlesOf, sceneOf, type Bundles, type Scene, type Values } from "./scene";
 
+/** Of the last map: a later one moves nothing as long as the worker runs, which is as long as the tab is not loaded again. */
+let layout: MapLayout | undefined;
 let scene: Scene | undefined;
 let bundles: Bundles | undefined;
 let values: Values | undefined;
@@ -11,8 +16,12 @@ const canvas = new OffscreenCanvas(1, 1);
 const worker = globalThis as unknown as { onmessage: (event: MessageEvent<ToWorker>) => void; postMessage: (message: FromWorker, transfer: Transferable[]) => void };
 
 worker.onmessage = ({ data }) => {
-  if ("scene" in data) {
-    scene = data.scene;
+  if ("map" in data) {
+    const map = unpacked(data.map);
+    layout = mapLayout(map, layout);
+    const places = packedPlaces(layout);
+    worker.postMessage({ version: map.version, places }, [places.x.buffer, places.y.buffer, places.cells.buffer]);
+    scene = sceneOf(map, layout);
     bundles = bundlesOf(scene);
     // Of another map.
     values = undefined;
@@ -24,6 +33,6 @@ worker.onmessage = ({ data }) => {
     const context = canvas.getContext("2d");
     if (context && scene && bundles && values) draw(context, scene, bundles, values, data.draw);
     const bitmap = canvas.transferToImageBitmap();
-    worker.postMessage({ bitmap, view }, [bitmap]);
+    worker.postMessage({ bitmap, view, viewer: data.viewer }, [bitmap]);
   }
 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the worker of the map draws, and what is sent between it and the page. Everything here can be copied to a worker.
+// What the worker of the map draws: the fabric with its places, values, and the part that is wanted. Values and what is wanted can be copied to it.
 import type { FabricMap } from "../../api/types";
 import { byName } from "../../lib/order";
 import { nameOf } from "../../lib/mapLayer";
-import type { Box, MapLayout } from "../../lib/map";
+import type { MapLayout } from "../../lib/map";
+import type { Box } from "../../lib/mapPlaces";
 
 export interface View {
   x: number;
@@ -65,12 +66,6 @@ export interface Wanted {
   /** Index of a node or host, -1 if none. */
   picked: number;
   colours: Colours;
-}
-
-export type ToWorker = { scene: Scene } | { values: Values } | { draw: Wanted };
-export interface FromWorker {
-  bitmap: ImageBitmap;
-  view: View;
 }
 
 /** Units between lines with the same ends. */

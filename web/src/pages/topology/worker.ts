@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the worker that draws the map. The policy of the page wants a trusted URL for a script; this one is of the build.
+// Starts the worker that lays the map out and draws it. The policy of the page wants a trusted URL for a script; this one is of the build.
 import address from "./mapWorker?worker&url";
+import { TabWorker } from "./TabWorker";
 
 interface TrustedTypes {
   createPolicy: (name: string, rules: { createScriptURL: (url: string) => string }) => { createScriptURL: (url: string) => string };
@@ -14,4 +15,4 @@ const policy = trustedTypes?.createPolicy("canopy-map", {
   },
 });
 
-export const startWorker = (): Worker => new Worker(policy ? policy.createScriptURL(address) : address, { type: "module" });
+export const tabWorker = new TabWorker(() => new Worker(policy ? policy.createScriptURL(address) : address, { type: "module" }));
