@@ -235,7 +235,7 @@ export function node(name: string, at: number, ports: Link[]): Node {
   return {
     ...API,
     kind: "Node",
-    metadata: metadata(name),
+    metadata: { ...metadata(name), labels: { rack: `r${(at % 40) + 1}` } },
     spec: {
       id: at + 1,
       nodeAddress: `fcff:0:0:${(at + 1).toString(16)}::1`,

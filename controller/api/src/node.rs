@@ -23,8 +23,8 @@ resource!(
 
 impl From<view::NodeView> for NodeResource {
     fn from(v: view::NodeView) -> Self {
-        let view::NodeView { name, spec, status } = v;
-        let metadata = Metadata::derived(name, spec.generation);
+        let view::NodeView { name, labels, spec, status } = v;
+        let metadata = Metadata { labels, ..Metadata::derived(name, spec.generation) };
         Self { api_version: ApiVersion, kind: Kind::Node, metadata, spec: spec.into(), status: status.into() }
     }
 }

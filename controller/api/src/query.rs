@@ -191,6 +191,9 @@ pub struct NodeQuery {
     #[serde(rename = "continue")]
     #[param(rename = "continue")]
     pub next: Option<String>,
+    /// `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label_selector: String,
     /// `field=value,field!=value`; all must hold. The fields are `connected`, `name`, `state` and `synced`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub field_selector: String,

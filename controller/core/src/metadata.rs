@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Metadata that every resource carries.
 
-use std::collections::BTreeMap;
-
 use canopy_model::FieldErrors;
 use canopy_model::ids::Generation;
+pub use canopy_model::labels::Labels;
 use serde::{Deserialize, Serialize};
 
 use crate::principal::Written;
@@ -13,13 +12,6 @@ use crate::uid::Uid;
 /// The tenant of what names none, and of all that earlier versions wrote.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Most labels per resource.
-pub const MAX_LABELS: usize = 32;
-/// Bytes of the name in a label's key and of its value, at most.
-pub const MAX_LABEL_WORD: usize = 63;
-/// Bytes of the prefix in a label's key, at most.
-pub const MAX_LABEL_PREFIX: usize = 253;
-
 /// Label of a group that chooses its metrics; with the value [`BRANCHES`], agents export those of its branches, too.
 pub const METRICS_LABEL: &str = "canopy/metrics";
 /// See [`METRICS_LABEL`].
@@ -27,9 +19,6 @@ pub const BRANCHES: &str = "branches";
 
 /// Label of a resource that one writer manages, with that writer's name: no other one changes or deletes it.
 pub const MANAGED_BY: &str = "canopy/managed-by";
-
-/// Labels of a resource: key to value, both in Kubernetes' syntax.
-pub type Labels = BTreeMap<String, String>;
 
 /// Identity and bookkeeping of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,66 +80,7 @@ impl Metadata {
     }
 }
 
-/// Checks keys (1..=63 of letters, digits, `-`, `_`, `.`, optionally behind a `prefix/`) and values (up to 63).
+/// Checks those of a resource's metadata; see [`canopy_model::labels::check`].
 pub(crate) fn check_labels(labels: &Labels, errors: &mut FieldErrors) {
-    if labels.len() > MAX_LABELS {
-        errors.push("metadata.labels", format!("{} labels, at most {MAX_LABELS} are supported", labels.len()));
-    }
-    for (key, value) in labels {
-        let (prefix, name) = key.split_once('/').unwrap_or(("", key));
-        if !is_label_word(name)
-            || name.is_empty()
-            || prefix.len() > MAX_LABEL_PREFIX
-            || !prefix.bytes().all(is_label_byte)
-        {
-            errors.push("metadata.labels", format!("{key:?} is not a label key: use 1..=63 letters, digits, '-', '_' or '.', optionally after a prefix and '/'"));
-        }
-        if !is_label_word(value) {
-            errors.push(
-                format!("metadata.labels[{key}]"),
-                format!("{value:?} is not a label value: use up to 63 letters, digits, '-', '_' or '.'"),
-            );
-        }
-    }
-}
-
-pub(crate) fn is_label_byte(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')
-}
-
-fn is_label_word(s: &str) -> bool {
-    s.len() <= MAX_LABEL_WORD && s.bytes().all(is_label_byte)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
-        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
-    }
-
-    #[test]
-    fn bad_labels_are_named() {
-        let mut errors = FieldErrors::default();
-        check_labels(&labels(&[("ok.io/a", "b"), ("", "x"), ("k", "a b")]), &mut errors);
-        assert_eq!(errors.0.len(), 2, "{errors}");
-        assert!(errors.to_string().contains("metadata.labels[k]"));
-    }
-
-    /// The limits are those of Kubernetes.
-    #[test]
-    fn labels_have_limits() {
-        let errors = |labels: Labels| {
-            let mut errors = FieldErrors::default();
-            check_labels(&labels, &mut errors);
-            errors.0.len()
-        };
-        let number = |n: usize| errors((0..n).map(|i| (format!("k{i}"), String::new())).collect());
-        assert_eq!([31, 32, 33, 40].map(number), [0, 0, 1, 1]);
-        let key = |key: String| errors([(key, String::new())].into());
-        assert_eq!([252, 253, 254, 300].map(|n| key("p".repeat(n) + "/k")), [0, 0, 1, 1]);
-        assert_eq!([62, 63, 64].map(|n| key("k".repeat(n))), [0, 0, 1]);
-        assert_eq!(["p/", "p q/k", "p/q/k"].map(|k| key(k.to_owned())), [1, 1, 1]);
-    }
+    canopy_model::labels::check("metadata.labels", labels, errors);
 }

@@ -2,8 +2,8 @@
 //! Label selectors in Kubernetes' syntax.
 
 use canopy_model::FieldError;
+use canopy_model::labels::{Labels, is_label_byte};
 
-use crate::metadata::{Labels, is_label_byte};
 use crate::scan::Scan;
 
 const SYNTAX: &str = "use key=value, key!=value, key in (a,b), key notin (a,b), key or !key, separated by commas";

@@ -8,6 +8,7 @@ use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::{EncodingMode, GroupSpec};
 use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
+use canopy_model::labels::Labels;
 use canopy_model::member::{Connection, LateStart, MemberSpec, Role};
 use canopy_model::silence::SilenceSpec;
 use canopy_model::srh_hmac::{FlagBit, HmacPhase};
@@ -130,6 +131,8 @@ pub struct SilenceView {
 pub struct NodeView {
     /// Name in the topology.
     pub name: String,
+    /// As the topology declares them.
+    pub labels: Labels,
     /// Desired state that the topology gives this node.
     pub spec: NodeDesired,
     /// State that its agent reported.

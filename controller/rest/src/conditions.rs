@@ -8,10 +8,10 @@ use axum::http::{HeaderMap, HeaderName};
 use canopy_controller_actor::{Manager, Order, Precondition};
 use canopy_controller_api::query::WriteQuery;
 use canopy_controller_core::Command;
-use canopy_controller_core::metadata::MAX_LABEL_WORD;
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::role::Role;
 use canopy_controller_core::tenant::Scope;
+use canopy_model::labels::MAX_LABEL_WORD;
 
 use crate::caller::Caller;
 use crate::error::ApiError;

@@ -16,7 +16,7 @@
 //! - [`reach`]: what the host of a stalled receiver answers.
 //! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
 //! - [`capture`]: one packet of a group, captured.
-//! - [`log_level`]: filters of log lines that hold for a while.
+//! - [`labels`]: words by which operators find resources. [`log_level`]: filters of log lines that hold for a while.
 //! - [`rfc3339`]: times that operators write.
 //! - [`instruction`]: what a Long-haul CNP asks of a source, and why.
 
@@ -29,6 +29,7 @@ pub mod error;
 pub mod group;
 pub mod ids;
 pub mod instruction;
+pub mod labels;
 pub mod log_level;
 pub mod member;
 pub mod node_spec;

@@ -10,6 +10,7 @@ use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, check_name};
+use crate::labels::{self, Labels};
 use crate::{FieldError, FieldErrors};
 
 /// Smallest link MTU that IPv6 permits (RFC 8200 section 5).
@@ -61,12 +62,15 @@ pub struct NodeDecl {
     /// Where the node stands, a DNS-1123 label: nodes of a site are next to each other on the map. Paths and trees do not depend on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
+    /// For selectors and for people: key to value, both in Kubernetes' syntax. Paths and trees do not depend on them.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
 }
 
 impl NodeDecl {
-    /// A node of no declared tier and site.
+    /// A node of no declared tier and site, without labels.
     pub fn new(name: impl Into<String>, id: NodeId) -> Self {
-        Self { name: name.into(), id, tier: None, site: None }
+        Self { name: name.into(), id, tier: None, site: None, labels: Labels::new() }
     }
 }
 
@@ -353,6 +357,7 @@ impl TopologySpec {
             if let Some(Err(e)) = n.site.as_deref().map(|site| check_name(&format!("{at}.site"), site)) {
                 errors.0.push(e);
             }
+            labels::check(&format!("{at}.labels"), &n.labels, errors);
         }
         for (i, h) in self.hosts.iter().enumerate() {
             let at = format!("spec.hosts[{i}]");

@@ -4431,6 +4431,8 @@ export interface components {
         NodeDecl: {
             /** @description Number in the SRv6 locator, unique. */
             id: components["schemas"]["NodeId"];
+            /** @description For selectors and for people: key to value, both in Kubernetes' syntax. Paths and trees do not depend on them. */
+            labels?: components["schemas"]["BTreeMap"];
             /** @description Unique among nodes and hosts. */
             name: string;
             /** @description Where the node stands, a DNS-1123 label: nodes of a site are next to each other on the map. Paths and trees do not depend on it. */
@@ -11831,6 +11833,8 @@ export interface operations {
                 limit?: number;
                 /** @description Token from the previous page. */
                 continue?: string;
+                /** @description `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`, separated by commas; all must hold. */
+                labelSelector?: string;
                 /** @description `field=value,field!=value`; all must hold. The fields are `connected`, `name`, `state` and `synced`. */
                 fieldSelector?: string;
                 /** @description Only nodes whose name contains this. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { Node, NodeState } from "../api/types";
-import { inSync, notInSync, notInSyncOfMany, syncWord } from "./node";
+import { inSync, labelsOf, notInSync, notInSyncOfMany, syncWord } from "./node";
 
 const node = (state: NodeState, status: Partial<Node["status"]> = {}, name = "n"): Node =>
   ({ metadata: { name }, spec: { term: 3, generation: 9 }, status: { state, connected: true, observedTerm: 3, observedGeneration: 9, errors: [], conditions: [], ...status } }) as unknown as Node;
@@ -16,6 +16,11 @@ it("has the word of the controller's state, with its figures", () => {
   expect(syncWord(node("NeverConnected"))).toEqual(["failed", "never connected"]);
   expect(syncWord(node("Retired"))).toEqual(["pending", "retired"]);
   expect(syncWord(node("Quarantined" as never))).toEqual(["pending", "Quarantined"]);
+});
+
+it("has its labels as a selector has them", () => {
+  const labelled = { metadata: { name: "n1", labels: { rack: "a12", "example.com/row": "" } } } as unknown as Node;
+  expect([labelsOf(labelled), labelsOf(node("InSync"))]).toEqual([["rack=a12", "example.com/row="], []]);
 });
 
 it("names those that are not in sync by their words, the worst first", () => {

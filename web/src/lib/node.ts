@@ -29,6 +29,9 @@ function behind({ spec, status }: Node): string {
   return `${count(spec.generation - (status.observedGeneration ?? 0))} behind`;
 }
 
+/** Its labels as a selector has them: "rack=a12". */
+export const labelsOf = ({ metadata: { labels } }: Node): string[] => Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`);
+
 /** How many of the nodes are in sync. */
 export const inSync = (all: readonly Node[]): number => all.filter((node) => syncWord(node)[0] === "ok").length;
 

@@ -6,7 +6,7 @@ import { useState } from "react";
 import * as queries from "../api/queries";
 import type { Node } from "../api/types";
 import { bytes, count, rate, span } from "../lib/format";
-import { syncWord } from "../lib/node";
+import { labelsOf, syncWord } from "../lib/node";
 import { ofCondition } from "../lib/state";
 import { Instant } from "../ui/Age";
 import { Command, Mono } from "../ui/Command";
@@ -38,6 +38,7 @@ export function NodePage() {
 function Detail({ node }: { node: Node }) {
   const { spec, status, metadata } = node;
   const [state, word] = syncWord(node);
+  const labels = labelsOf(node);
   const [draining, setDraining] = useState(false);
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -90,6 +91,12 @@ function Detail({ node }: { node: Node }) {
             <dd><Mono>{spec.un}</Mono></dd>
             <dt>End.MT</dt>
             <dd><Mono>{spec.endMt}</Mono></dd>
+            {labels.length > 0 && (
+              <>
+                <dt>Labels</dt>
+                <dd>{labels.map((label) => <div key={label}><Mono>{label}</Mono></div>)}</dd>
+              </>
+            )}
             <dt>Agent, kernel</dt>
             <dd>{status.agentVersion || "–"}, {status.kernel || "–"}</dd>
             <dt>Last sample</dt>

@@ -7,7 +7,7 @@ import * as queries from "../api/queries";
 import type { Node } from "../api/types";
 import { usePages } from "../api/usePages";
 import { count } from "../lib/format";
-import { inSync, notInSync, notInSyncOfMany, syncWord } from "../lib/node";
+import { inSync, labelsOf, notInSync, notInSyncOfMany, syncWord } from "../lib/node";
 import { byName, distinct } from "../lib/order";
 import { WORST_FIRST } from "../lib/state";
 import { Mono } from "../ui/Command";
@@ -53,7 +53,7 @@ export function Nodes() {
   const found = useQuery({ ...queries.nodesNotInSync, enabled: total !== undefined && total > WHOLE }).data;
   const named = useQuery({ ...queries.nodesNamed(text.toLowerCase()), enabled: hasMore && text !== "" }).data;
   const all = useMemo(() => (hasMore ? distinct([found?.items.toSorted(order), named, items], name) : items), [hasMore, found, named, items]);
-  const rows = useMemo(() => all.filter((n) => `${name(n)}\n${syncWord(n)[1]}`.includes(text)), [all, text]);
+  const rows = useMemo(() => all.filter((n) => [name(n), syncWord(n)[1], ...labelsOf(n)].join("\n").includes(text)), [all, text]);
   const words = useMemo(() => {
     if (!hasMore) return items.length === inSync(items) ? "all in sync" : notInSync(items);
     return found ? notInSyncOfMany(found.items, Boolean(found.metadata.continue)) : "";
@@ -61,7 +61,7 @@ export function Nodes() {
   return (
     <Page title="Nodes" tab="Nodes">
       <ReadFailed query={query} />
-      <ListTools by="name or state" text={text} onText={setText} shown={rows.length} read={items.length} total={total} noun="node" isThere={query.data !== undefined} hasMore={hasMore} onMore={more} words={words} />
+      <ListTools by="name, state or label" text={text} onText={setText} shown={rows.length} read={items.length} total={total} noun="node" isThere={query.data !== undefined} hasMore={hasMore} onMore={more} words={words} />
       {query.data && items.length === 0 ? (
         <Undeclared>There is no node: nodes are part of the topology.</Undeclared>
       ) : (

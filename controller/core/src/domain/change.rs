@@ -344,7 +344,13 @@ impl State {
         }
         let mut old: BTreeMap<String, Node> =
             std::mem::take(&mut self.nodes).into_iter().map(|n| (n.spec.base.name.clone(), n)).collect();
-        let mut changed = BTreeSet::new();
+        // Who watches a node sees its labels, too.
+        let labels = |of: &Option<Topology>, name: &str| {
+            let network = &of.as_ref()?.network;
+            network.node(name).map(|at| network.spec.nodes[at].labels.clone())
+        };
+        let mut changed: BTreeSet<String> =
+            old.keys().filter(|name| labels(&self.topology, name) != labels(&topology, name)).cloned().collect();
         for (base, programs) in bases.into_iter().zip(programs) {
             let name = base.name.clone();
             let previous = old.remove(&name);

@@ -3,13 +3,14 @@
 
 use std::borrow::Cow;
 
+use canopy_model::labels::Labels;
 use canopy_model::member::Role;
 use canopy_model::status::ItemKind;
 
 use super::paging::{self, EXAMINED, NameFilter};
 use super::state::State;
 use super::symptoms::port_of;
-use crate::fields::{FieldSelector, HostField};
+use crate::fields::HostField;
 use crate::limits::MAX_PAGE;
 use crate::resource::Node;
 use crate::view::{HostDesired, HostGroup, HostObserved, HostView, Page, PortState};
@@ -26,15 +27,18 @@ impl HostViews<'_> {
         let limit = limit.clamp(1, MAX_PAGE);
         let hosts = self.0.network().map(|network| network.spec.hosts.as_slice()).unwrap_or_default();
         let names = filter.begin(hosts.iter().map(|host| host.name.as_str()), after, limit);
-        let read = |name| self.passes(&filter.fields, name).then(|| self.view(name, 0)).flatten();
+        let read = |name| self.passes(filter, name).then(|| self.view(name, 0)).flatten();
         let (items, next) = paging::page(names.into_iter(), limit, EXAMINED, read);
         Page { items, next: next.map(str::to_owned) }
     }
 
-    fn passes(&self, filter: &FieldSelector<HostField>, name: &str) -> bool {
-        let Some(network) = self.0.network().filter(|_| !filter.is_empty()) else { return true };
+    fn passes(&self, filter: &NameFilter<HostField>, name: &str) -> bool {
+        if !filter.labels.matches(&Labels::new()) {
+            return false;
+        }
+        let Some(network) = self.0.network().filter(|_| !filter.fields.is_empty()) else { return true };
         let Some(host) = network.host(name) else { return false };
-        filter.matches(|field| match field {
+        filter.fields.matches(|field| match field {
             HostField::Name => Cow::Borrowed(name),
             HostField::Node => Cow::Borrowed(network.name(host.node)),
             HostField::Port => {

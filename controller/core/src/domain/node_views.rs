@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use canopy_model::labels::Labels;
 use canopy_model::node_spec::{NodeSpec, Peer};
 
 use super::leaving;
@@ -14,6 +15,7 @@ use crate::limits::MAX_PAGE;
 use crate::resource::Node;
 use crate::retirement::{RetireStep, Retirement};
 use crate::states::NodeState;
+use crate::topology::NodeIx;
 use crate::view::{NodeDesired, NodeObserved, NodeSummary, NodeView, Page, PortThresholdsView, PortView};
 
 /// Views of a state.
@@ -31,9 +33,9 @@ impl<'a> NodeViews<'a> {
         let limit = limit.clamp(1, MAX_PAGE);
         let names = self.0.nodes.iter().map(|node| node.spec.base.name.as_str());
         let names = filter.begin(names, after, limit);
-        let read = |name| {
-            let node = self.0.node(name).filter(|node| self.passes(filter, node))?;
-            Some(self.view(node, with_ports))
+        let read = |name: &str| {
+            let at = self.0.index(name).filter(|at| self.passes(filter, *at))?;
+            Some(self.view(at, with_ports))
         };
         let (items, next) = paging::page(names.into_iter(), limit, EXAMINED, read);
         Page { items, next: next.map(str::to_owned) }
@@ -60,7 +62,7 @@ impl<'a> NodeViews<'a> {
 
     /// One node.
     pub(super) fn one(&self, name: &str) -> Option<NodeView> {
-        self.0.node(name).map(|node| self.view(node, true))
+        self.0.index(name).map(|at| self.view(at, true))
     }
 
     /// The state of the node in one word.
@@ -88,13 +90,16 @@ impl<'a> NodeViews<'a> {
         }
     }
 
-    fn passes(&self, filter: &NameFilter<NodeField>, node: &Node) -> bool {
-        filter.fields.matches(|field| match field {
-            NodeField::Connected => truth(node.connected),
-            NodeField::Name => Cow::Borrowed(node.spec.base.name.as_str()),
-            NodeField::State => Cow::Borrowed(self.state(node).name()),
-            NodeField::Synced => truth(is_synced(node)),
-        })
+    fn passes(&self, filter: &NameFilter<NodeField>, at: NodeIx) -> bool {
+        let node = &self.0.nodes[at];
+        let matches = |labels: &Labels| filter.labels.matches(labels);
+        self.labels(at).is_some_and(matches)
+            && filter.fields.matches(|field| match field {
+                NodeField::Connected => truth(node.connected),
+                NodeField::Name => Cow::Borrowed(node.spec.base.name.as_str()),
+                NodeField::State => Cow::Borrowed(self.state(node).name()),
+                NodeField::Synced => truth(is_synced(node)),
+            })
     }
 
     /// Of a node that leaves, or has left.
@@ -102,12 +107,19 @@ impl<'a> NodeViews<'a> {
         self.0.retirements.get(&node.spec.base.name).filter(|of| !of.enrolled)
     }
 
-    fn view(&self, node: &Node, with_ports: bool) -> NodeView {
+    /// As the topology declares them.
+    fn labels(&self, at: NodeIx) -> Option<&'a Labels> {
+        Some(&self.0.network()?.spec.nodes[at].labels)
+    }
+
+    fn view(&self, at: NodeIx, with_ports: bool) -> NodeView {
+        let node = &self.0.nodes[at];
         let spec = &*node.spec;
         let status = node.status.as_ref();
         let retirement = self.retirement(node).map(|retirement| leaving::view(self.0, retirement));
         NodeView {
             name: spec.base.name.clone(),
+            labels: self.labels(at).cloned().unwrap_or_default(),
             spec: NodeDesired {
                 id: spec.base.node_id,
                 node_address: spec.base.node_address,

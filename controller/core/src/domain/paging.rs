@@ -60,13 +60,15 @@ impl GroupFilter {
 pub struct NameFilter<F> {
     /// By their fields.
     pub fields: FieldSelector<F>,
+    /// By their labels; hosts have none.
+    pub labels: Selector,
     /// By a part of their names, which are in small letters; empty for any.
     pub contains: String,
 }
 
 impl<F> Default for NameFilter<F> {
     fn default() -> Self {
-        Self { fields: FieldSelector::default(), contains: String::new() }
+        Self { fields: FieldSelector::default(), labels: Selector::default(), contains: String::new() }
     }
 }
 
@@ -81,7 +83,7 @@ impl<F: Field> NameFilter<F> {
     ) -> Vec<&'a str> {
         let is_wanted = |name: &&str| after.is_none_or(|after| *name > after) && name.contains(&*self.contains);
         let mut names: Vec<&str> = names.filter(is_wanted).collect();
-        let enough = if self.fields.is_empty() { limit } else { EXAMINED } + 1;
+        let enough = if self.fields.is_empty() && self.labels.is_empty() { limit } else { EXAMINED } + 1;
         if names.len() > enough {
             names.select_nth_unstable(enough);
             names.truncate(enough);

@@ -161,7 +161,12 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         (Resource::Nodes, None) => {
             // No table shows ports.
             let summary = !matches!(args.output, Output::Json | Output::Yaml);
-            let query = NodeQuery { field_selector: given(&args.field_selector), summary, ..NodeQuery::default() };
+            let query = NodeQuery {
+                label_selector: given(&args.selector),
+                field_selector: given(&args.field_selector),
+                summary,
+                ..NodeQuery::default()
+            };
             pages(client, "/api/v1/nodes", |next| NodeQuery { limit: Some(PAGE), next, ..query.clone() })
                 .await
                 .map(Answer::All)
@@ -217,8 +222,8 @@ fn check_filter(args: &GetArgs) -> Result<(), Failure> {
         resource,
         Resource::Groups | Resource::Nodes | Resource::Hosts | Resource::Links | Resource::Drains | Resource::Problems
     );
-    if args.selector.is_some() && !matches!(resource, Resource::Groups | Resource::Drains) {
-        return usage("--selector is for groups and drains: other resources have no labels");
+    if args.selector.is_some() && !matches!(resource, Resource::Groups | Resource::Nodes | Resource::Drains) {
+        return usage("--selector is for groups, nodes and drains: other resources have no labels");
     }
     if args.phase.is_some() && resource != Resource::Groups {
         return usage("--phase is for groups");

@@ -14,11 +14,11 @@ use canopy_controller_core::fields::{DrainField, Field, GroupField, HostField, L
 use canopy_controller_core::incident::MAX_INCIDENTS;
 use canopy_controller_core::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 use canopy_controller_core::map::Layer;
-use canopy_controller_core::metadata::{MAX_LABEL_PREFIX, MAX_LABEL_WORD, MAX_LABELS};
 use canopy_controller_core::role::Role;
 use canopy_model::drain::MAX_REASON;
 use canopy_model::group::{CNP_WINDOW, MAX_FLIGHT, MAX_RECEIVERS, PATH_MTUS, STALL_AFTER};
 use canopy_model::ids::{GroupId, MAX_NAME, NodeId, PortIndex, Psn, Qpn, TreeId};
+use canopy_model::labels::{MAX_LABEL_PREFIX, MAX_LABEL_WORD, MAX_LABELS};
 use canopy_model::log_level::{LEVELS, MAX_FILTER};
 use canopy_model::retirement::TIMEOUT_SECONDS;
 use canopy_model::silence::MAX_NOTE;
@@ -97,6 +97,7 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("CommitExtend", "id", json!({"pattern": ID})),
         ("CommitEnd", "id", json!({"pattern": ID})),
         ("MetadataInput", "labels", labels()),
+        ("NodeDecl", "labels", labels()),
         ("TokenInput", "name", name()),
         ("TokenInput", "tenant", json!({"pattern": name_pattern(), "maxLength": MAX_NAME, "minLength": 1})),
         ("TokenInput", "role", json!({"enum": Role::ALL})),

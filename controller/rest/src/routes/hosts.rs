@@ -28,7 +28,8 @@ pub(crate) async fn list(
     ApiQuery(query): ApiQuery<HostQuery>,
 ) -> Result<Json<List<HostResource>>, ApiError> {
     let wanted = Wanted::new(query.limit, query.next.as_deref())?;
-    let filter = NameFilter { fields: filter::fields(&query.field_selector)?, contains: query.name_contains };
+    let fields = filter::fields(&query.field_selector)?;
+    let filter = NameFilter { fields, contains: query.name_contains, ..NameFilter::default() };
     let page = controller.read(|d| d.hosts(&filter, wanted.after.as_deref(), wanted.limit));
     let items = page.items.into_iter().map(|view| shown(view, registrar.as_deref()));
     let mut list = List::new(Kind::HostList, items.collect());

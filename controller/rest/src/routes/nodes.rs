@@ -30,6 +30,7 @@ pub(crate) async fn list(
     let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
     if stream.watch {
         let others = [
+            ("labelSelector", !query.label_selector.is_empty()),
             ("fieldSelector", !query.field_selector.is_empty()),
             ("nameContains", !query.name_contains.is_empty()),
             ("summary", query.summary),
@@ -40,7 +41,8 @@ pub(crate) async fn list(
     }
     only_with_watch(&stream)?;
     let wanted = Wanted::new(query.limit, query.next.as_deref())?;
-    let filter = NameFilter { fields: filter::fields(&query.field_selector)?, contains: query.name_contains };
+    let fields = filter::fields(&query.field_selector)?;
+    let filter = NameFilter { fields, labels: filter::labels(&query.label_selector)?, contains: query.name_contains };
     let page = controller.read(|d| d.nodes(&filter, wanted.after.as_deref(), wanted.limit, !query.summary));
     let mut list = List::new(Kind::NodeList, page.items.into_iter().map(NodeResource::from).collect());
     list.metadata.next = page.next.map(page::token);

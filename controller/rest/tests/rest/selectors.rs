@@ -147,7 +147,7 @@ async fn a_wrong_selector_is_refused_with_position_and_what_is_possible() {
         assert_eq!(status, 400, "{path}");
         assert!(parts.iter().all(|part| errors[0].contains(part)), "{path}: {errors:?}");
     }
-    for path in ["nodes?labelSelector=a", "hosts?labelSelector=a", "drains?limit=1"] {
+    for path in ["links?labelSelector=a", "hosts?labelSelector=a", "drains?limit=1"] {
         assert_eq!(api.get(&format!("/api/v1/{path}")).await.problem().0, 400, "{path}");
     }
 }

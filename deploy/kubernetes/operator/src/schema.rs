@@ -7,8 +7,18 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 /// What Kubernetes keeps of a description. Defaults are left to the controller: one that is stored in a resource stays when it changes.
-const KEPT: [&str; 9] =
-    ["description", "enum", "format", "items", "maximum", "minimum", "nullable", "properties", "required"];
+const KEPT: [&str; 10] = [
+    "additionalProperties",
+    "description",
+    "enum",
+    "format",
+    "items",
+    "maximum",
+    "minimum",
+    "nullable",
+    "properties",
+    "required",
+];
 
 /// The schema of `T`.
 pub(crate) fn structural<T: ToSchema>() -> Value {
@@ -54,7 +64,9 @@ fn convert(from: &Value, components: &BTreeMap<String, Value>) -> Value {
             ("properties", Value::Object(properties)) => {
                 properties.iter().map(|(name, of)| (name.clone(), convert(of, components))).collect()
             }
-            ("items", of) => convert(of, components),
+            // Of a map: a structural schema without them loses what a resource has.
+            ("items", of) | ("additionalProperties", of @ Value::Object(_)) => convert(of, components),
+            ("additionalProperties", _) => continue,
             // Kubernetes knows no others for numbers.
             ("format", format) if !["int32", "int64", "double"].iter().any(|known| format == known) => continue,
             (_, value) => value.clone(),

@@ -7,6 +7,7 @@ use super::*;
 use crate::domain::NameFilter;
 use crate::fields::{FieldSelector, LinkField, NodeField};
 use crate::problem::ProblemCode;
+use crate::selector::Selector;
 use crate::states::{LinkState, NodeState, Trouble, Troubles};
 use crate::testing::fabric;
 use crate::view::Page;
@@ -27,7 +28,7 @@ fn all<T>(limit: usize, name: fn(&T) -> &str, page: impl Fn(Option<&str>) -> Pag
 
 fn nodes(w: &World, fields: &str, contains: &str, limit: usize) -> Vec<String> {
     let fields = FieldSelector::<NodeField>::parse("", fields).unwrap();
-    let filter = NameFilter { fields, contains: contains.to_owned() };
+    let filter = NameFilter { fields, contains: contains.to_owned(), ..NameFilter::default() };
     all(limit, |node: &NodeView| &node.name, |after| w.domain.nodes(&filter, after, limit, false))
 }
 
@@ -143,4 +144,35 @@ fn a_direction_has_one_word_and_is_found_by_it() {
     assert_eq!(word(&w, &troubles), (LinkState::Problem, Some(ProblemCode::PortMisconfigured)));
     troubles.insert("leaf1/up1".into(), trouble(ProblemCode::ThresholdClamped));
     assert_eq!(word(&w, &troubles), (LinkState::Problem, Some(ProblemCode::LinkLossy)));
+}
+
+/// Catches labels that are lost, a selector that finds another node, and a change of labels alone that who watches the node does not see.
+#[test]
+fn nodes_are_selected_by_the_labels_that_the_topology_gives_them() {
+    let labelled = |rack: &str| {
+        let mut spec = fabric(3, 1, 1);
+        spec.nodes[0].labels = [("rack".to_owned(), rack.to_owned()), ("row".to_owned(), "1".to_owned())].into();
+        spec.nodes[1].labels = [("rack".to_owned(), "b".to_owned())].into();
+        spec
+    };
+    let mut w = World::with(labelled("a"));
+    let found = |w: &World, text: &str| {
+        let filter = NameFilter::<NodeField> { labels: Selector::parse("", text).unwrap(), ..NameFilter::default() };
+        all(1, |node: &NodeView| &node.name, |after| w.domain.nodes(&filter, after, 1, false)).join(" ")
+    };
+    assert_eq!(found(&w, "rack"), "leaf1 leaf2");
+    assert_eq!(found(&w, "rack=a,row"), "leaf1");
+    assert_eq!(found(&w, "rack!=a"), "leaf2 leaf3 spine1");
+    assert_eq!(found(&w, "!rack"), "leaf3 spine1");
+    assert_eq!(w.domain.node("leaf2").unwrap().labels, [("rack".to_owned(), "b".to_owned())].into());
+    let generation = w.domain.node("leaf1").unwrap().spec.generation;
+    let applied = w.run(topology(labelled("c"))).unwrap();
+    assert_eq!((applied.nodes, found(&w, "rack=c")), (vec!["leaf1".to_owned()], "leaf1".to_owned()));
+    assert_eq!(w.domain.node("leaf1").unwrap().spec.generation, generation, "its agent has nothing to do");
+    let hosts = NameFilter { labels: Selector::parse("", "rack").unwrap(), ..NameFilter::default() };
+    assert_eq!(w.domain.hosts(&hosts, None, 10).items, [], "hosts have no labels");
+    let mut spec = labelled("not a value");
+    spec.nodes[2].labels = [("".to_owned(), "x".to_owned())].into();
+    let refused = w.run(topology(spec)).unwrap_err().to_string();
+    assert!(refused.contains("spec.nodes[0].labels[rack]") && refused.contains("spec.nodes[2].labels"), "{refused}");
 }

@@ -7,6 +7,7 @@ use canopy_controller_api::NodeResource;
 use canopy_controller_api::log_level::LogLevelItem;
 use canopy_controller_api::node::PortView;
 use canopy_controller_api::telemetry::{GroupSample, NodeSample};
+use canopy_model::labels::Labels;
 use canopy_model::rfc3339;
 use canopy_units::UnixTime;
 
@@ -38,10 +39,12 @@ fn summary(out: &mut dyn Write, node: &NodeResource, level: Option<&LogLevelItem
         out,
         [
             ("Name", text(&node.metadata.name)),
+            ("Labels", text(labels(&node.metadata.labels))),
             ("Id", text(spec.id)),
             ("Address", text(spec.node_address)),
             ("Locator (uN)", text(spec.un)),
             ("End.MT SID", text(spec.end_mt)),
+            ("State", text(format!("{:?}", status.state))),
             ("Connected", rows::connection(node)),
             ("Desired", text(spec.generation)),
             ("Applied", text(status.observed_generation)),
@@ -52,6 +55,12 @@ fn summary(out: &mut dyn Write, node: &NodeResource, level: Option<&LogLevelItem
             ("Groups", text(spec.groups)),
         ],
     )
+}
+
+/// As a selector has them; nothing if there are none.
+fn labels(labels: &Labels) -> String {
+    let all: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    all.join(",")
 }
 
 fn ports(out: &mut dyn Write, ports: &[PortView]) -> Result<(), Failure> {
