@@ -7,7 +7,7 @@
 //! those listed before it:
 //!
 //! - `hash`, `secret`, `uid`, `request_id`, `trace`, `principal`, `role`, `metadata`, `tenant`, `quota`, `condition`, `limits`, `error`: small things that all others use.
-//! - `topology`: the declared network as a compact graph; `routes`: unicast routes and the rest of a node's base.
+//! - `topology`: the declared network as a compact graph; `first_hops`, `routes`: unicast routes and the rest of a node's base.
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel.
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
 //! - `plan`: programs from a group, its members, the tree and the encoding.
@@ -40,6 +40,7 @@ pub mod effect;
 pub mod encoding;
 pub mod error;
 pub mod fields;
+mod first_hops;
 pub mod health;
 pub mod hmac;
 mod hops;

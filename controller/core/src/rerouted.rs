@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::routes::Routes;
 
-use crate::routes::rank;
+use crate::first_hops::rank;
 use crate::topology::{Network, NodeIx};
 
 /// How a node is reached from another one.

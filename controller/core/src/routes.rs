@@ -10,7 +10,6 @@
 //! Path programs follow no route. The links that they lead over are those of the topology, whether or not they are in service: what a
 //! uSID means does not change with a fault.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use canopy_model::addressing::AddressPlan;
@@ -18,8 +17,8 @@ use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port};
 use canopy_model::routes::Routes;
 use canopy_model::srh_hmac::SrhHmac;
 
-use crate::hash::mix;
-use crate::topology::{Adjacent, Far, Network, NodeIx, PortInfo};
+use crate::first_hops::first_hops;
+use crate::topology::{Far, Network, NodeIx, PortInfo};
 
 /// The base of `node`'s spec.
 pub(crate) fn node_base(network: &Network, plan: &AddressPlan, hmac: Option<&SrhHmac>, node: NodeIx) -> NodeBase {
@@ -85,31 +84,6 @@ fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Routes {
         Some((hop.port, plan.link_local(network.id(hop.to), hop.far_port)))
     });
     Routes::new(network.destinations().clone(), of_places)
-}
-
-/// Of the neighbours of `node` that are nearer to some other node, paths from there lead over the one with the least of these.
-pub(crate) fn rank(network: &Network, node: NodeIx, neighbour: NodeIx) -> (u64, NodeIx) {
-    (mix(u64::from(network.id(node).get()), u64::from(network.id(neighbour).get())), neighbour)
-}
-
-/// For each node the first hop of a shortest path there; `None` for `from` itself.
-fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent>> {
-    let (distance, order) = network.distances(from, |_| false);
-    let mut hops: Vec<Option<Adjacent>> = vec![None; network.len()];
-    for &node in &order[1..] {
-        hops[node] = if distance[node] == 1 {
-            // Of parallel links, one with the largest MTU.
-            let own = network.adjacent(from).iter().filter(|a| a.to == node);
-            own.min_by_key(|a| {
-                (Reverse(a.mtu), mix(u64::from(network.id(node).get()), u64::from(a.port.get())), a.port)
-            })
-            .copied()
-        } else {
-            let nearer = network.adjacent(node).iter().filter(|a| distance[a.to] + 1 == distance[node]);
-            nearer.min_by_key(|a| rank(network, node, a.to)).and_then(|a| hops[a.to])
-        };
-    }
-    hops
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
 use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
 use ipnet::Ipv6Net;
 
+use crate::first_hops::Ranked;
 use crate::hops::Hops;
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 
@@ -49,6 +50,8 @@ pub(crate) struct Network {
     /// Made when it is first asked for: most networks that are built are not asked for paths.
     fabric: Arc<OnceLock<Option<Fabric>>>,
     hops: Hops,
+    /// Made when routes are first asked for.
+    ranked: Arc<OnceLock<Ranked>>,
 }
 
 /// Links that two states of one network use differently.
@@ -161,6 +164,7 @@ impl Network {
             block: plan.usid_block(),
             fabric: Arc::default(),
             hops: Hops::default(),
+            ranked: Arc::default(),
         };
         Ok(network.with_links(down, drains, left))
     }
@@ -438,6 +442,24 @@ impl Network {
     /// Neighbouring nodes, one entry per link, sorted by neighbour.
     pub(crate) fn adjacent(&self, node: NodeIx) -> &[Adjacent] {
         &self.adjacent[self.rows[node]..self.rows[node + 1]]
+    }
+
+    /// Neighbours of a node and the links that lead there, in service or not.
+    pub(crate) fn neighbours(&self, node: NodeIx) -> impl Iterator<Item = (NodeIx, usize)> {
+        self.ports[node].iter().filter_map(|port| match port.far {
+            Far::Node { node, .. } => Some((node, port.link)),
+            Far::Host(_) => None,
+        })
+    }
+
+    /// The same in the order of their ranks.
+    pub(crate) fn ranked(&self) -> &Ranked {
+        self.ranked.get_or_init(|| Ranked::of(self))
+    }
+
+    /// Whether paths lead over the link.
+    pub(crate) fn is_way(&self, link: usize) -> bool {
+        self.avoided.is_empty() || !self.avoided.contains(&link)
     }
 
     /// Attachment of the host called `name`.

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! First hops of shortest paths from one node to all others.
+//!
+//! A level of nodes at the same distance is found from whichever side is less: from the level before, or from the nodes that are left, each
+//! of which reads its neighbours until one is of the level before. In a fabric where everything is two hops away and has hundreds of
+//! neighbours, that is a few of them.
+
+use std::cmp::Reverse;
+
+use crate::hash::mix;
+use crate::hops::UNREACHED;
+use crate::topology::{Adjacent, Network, NodeIx};
+
+/// Links of a level are this much cheaper than those of the nodes that are left: most of these are not read.
+const CHEAPER: usize = 4;
+
+/// Of the neighbours of `node` that are nearer to some other node, paths from there lead over the one with the least of these.
+pub(crate) fn rank(network: &Network, node: NodeIx, neighbour: NodeIx) -> (u64, NodeIx) {
+    (mix(u64::from(network.id(node).get()), u64::from(network.id(neighbour).get())), neighbour)
+}
+
+/// A neighbour over one link.
+#[derive(Clone, Copy, Debug)]
+struct Near {
+    to: u32,
+    link: u32,
+}
+
+/// The neighbours of each node over all links, in service or not, in the order of their [`rank`].
+#[derive(Debug)]
+pub(crate) struct Ranked {
+    /// Row of node n in `near`: `rows[n]..rows[n + 1]`.
+    rows: Vec<usize>,
+    near: Vec<Near>,
+}
+
+impl Ranked {
+    /// Of a network: the same for all states of it.
+    pub(crate) fn of(network: &Network) -> Self {
+        let (mut rows, mut near, mut row) = (vec![0], Vec::new(), Vec::new());
+        for node in 0..network.len() {
+            row.extend(network.neighbours(node).map(|(to, link)| (rank(network, node, to), link)));
+            row.sort_unstable();
+            // A topology has at most MAX_NODES nodes and MAX_LINKS links.
+            near.extend(row.drain(..).map(|((_, to), link)| Near { to: to as u32, link: link as u32 }));
+            rows.push(near.len());
+        }
+        Self { rows, near }
+    }
+
+    fn of_node(&self, node: NodeIx) -> &[Near] {
+        &self.near[self.rows[node]..self.rows[node + 1]]
+    }
+}
+
+/// For each node the first hop of a shortest path there; `None` for `from` itself, and for nodes that are not reached.
+pub(crate) fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent>> {
+    let ranked = network.ranked();
+    let mut distance = vec![UNREACHED; network.len()];
+    distance[from] = 0;
+    let mut hops: Vec<Option<Adjacent>> = vec![None; network.len()];
+    let mut left: Vec<NodeIx> = (0..network.len()).filter(|node| *node != from).collect();
+    // Links of the nodes that are left.
+    let mut open: usize = left.iter().map(|node| network.adjacent(*node).len()).sum();
+    let mut level = vec![from];
+    for at in 1..UNREACHED {
+        let nearer = |distance: &[u16], node: NodeIx| {
+            let is_nearer = |near: &&Near| distance[near.to as usize] == at - 1 && network.is_way(near.link as usize);
+            ranked.of_node(node).iter().find(is_nearer).map(|near| near.to as usize)
+        };
+        let links: usize = level.iter().map(|node| network.adjacent(*node).len()).sum();
+        let mut found = Vec::new();
+        if links * CHEAPER < open || at == 1 {
+            for a in level.iter().flat_map(|node| network.adjacent(*node)) {
+                if distance[a.to] == UNREACHED {
+                    distance[a.to] = at;
+                    found.push(a.to);
+                }
+            }
+            left.retain(|node| distance[*node] == UNREACHED);
+            for &node in &found {
+                hops[node] = match at {
+                    1 => direct(network, from, node),
+                    _ => nearer(&distance, node).and_then(|near| hops[near]),
+                };
+            }
+        } else {
+            left.retain(|node| {
+                let Some(near) = nearer(&distance, *node) else { return true };
+                distance[*node] = at;
+                hops[*node] = hops[near];
+                found.push(*node);
+                false
+            });
+        }
+        if found.is_empty() {
+            break;
+        }
+        open -= found.iter().map(|node| network.adjacent(*node).len()).sum::<usize>();
+        level = found;
+    }
+    hops
+}
+
+/// To a neighbour: of parallel links, one with the largest MTU.
+fn direct(network: &Network, from: NodeIx, to: NodeIx) -> Option<Adjacent> {
+    let own = network.adjacent(from).iter().filter(|a| a.to == to);
+    own.min_by_key(|a| (Reverse(a.mtu), mix(u64::from(network.id(to).get()), u64::from(a.port.get())), a.port)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use canopy_model::addressing::AddressPlan;
+    use canopy_model::topology::{Endpoint, TopologySpec};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::clos::fat_tree;
+    use crate::testing::{fabric, random_graph};
+
+    /// The same by reading every link: of the neighbours of a node that are nearer, that of the least rank.
+    fn by_all_links(network: &Network, from: NodeIx) -> Vec<Option<Adjacent>> {
+        let (distance, order) = network.distances(from, |_| false);
+        let mut hops: Vec<Option<Adjacent>> = vec![None; network.len()];
+        for &node in &order[1..] {
+            hops[node] = match distance[node] {
+                1 => direct(network, from, node),
+                _ => {
+                    let nearer = network.adjacent(node).iter().filter(|a| distance[a.to] + 1 == distance[node]);
+                    nearer.min_by_key(|a| rank(network, node, a.to)).and_then(|a| hops[a.to])
+                }
+            };
+        }
+        hops
+    }
+
+    fn ports(hops: &[Option<Adjacent>]) -> Vec<Option<(NodeIx, usize)>> {
+        hops.iter().map(|hop| hop.map(|a| (a.to, a.link))).collect()
+    }
+
+    fn is_the_same(network: &Network) {
+        for from in 0..network.len() {
+            assert_eq!(ports(&first_hops(network, from)), ports(&by_all_links(network, from)), "from {from}");
+        }
+    }
+
+    fn without(network: &Network, links: impl Iterator<Item = usize>) -> Network {
+        let down: BTreeSet<Endpoint> = links.map(|link| network.spec.links[link].a.clone()).collect();
+        network.with_links(&down, &[], &[])
+    }
+
+    proptest! {
+        /// Catches a path over a link that is out of service, one that is longer, and another one of those that are as short.
+        #[test]
+        fn first_hops_are_those_that_all_links_give(
+            parents in prop::collection::vec(any::<usize>(), 0..40), extra in prop::collection::vec(any::<(usize, usize)>(), 0..90), broken in any::<u64>(),
+        ) {
+            let whole = Network::build(random_graph(&parents, &extra), &AddressPlan::default()).unwrap();
+            is_the_same(&whole);
+            let links = whole.spec.links.len();
+            is_the_same(&without(&whole, (0..links).filter(|link| broken >> (link % 64) & 1 == 1)));
+        }
+    }
+
+    /// Catches a level that is found from the wrong side: both sides are less in one of these.
+    #[test]
+    fn first_hops_of_fabrics_are_those_that_all_links_give() {
+        let with_parallel_links = |mut spec: TopologySpec| {
+            spec.links.push(crate::testing::link("leaf1/again", "spine1/again"));
+            spec
+        };
+        for spec in [fabric(40, 24, 0), fat_tree(8), with_parallel_links(fabric(24, 4, 0))] {
+            let whole = Network::build(spec, &AddressPlan::default()).unwrap();
+            is_the_same(&whole);
+            let links = whole.spec.links.len();
+            is_the_same(&without(&whole, (0..links).step_by(3)));
+            let left = whole.with_links(&BTreeSet::new(), &[], &[whole.name(1)]);
+            is_the_same(&left);
+        }
+    }
+}
