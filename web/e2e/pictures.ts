@@ -81,6 +81,11 @@ function widest(of: Element): string {
   return innermost.slice(0, 3).map((one) => `<${one.tagName.toLowerCase()} class="${one.getAttribute("class") ?? ""}"> ${one.textContent?.slice(0, 40) ?? ""}`).join("; ");
 }
 
+/** Heads of columns that have no room for their names: nothing marks what is missing. */
+function cutHeads(of: Element): string[] {
+  return [...of.querySelectorAll("[role=columnheader], th")].filter((head) => head.scrollWidth > head.clientWidth && getComputedStyle(head).overflowX === "hidden").map((head) => head.textContent ?? "");
+}
+
 /** Takes a picture of what is there, with what is below the screen, and judges it as far as a program can. */
 async function take(page: Page, file: string): Promise<void> {
   // The page scrolls inside its frame: what is below is part of the picture.
@@ -92,6 +97,8 @@ async function take(page: Page, file: string): Promise<void> {
     await page.waitForTimeout(100);
     const wider = await main.evaluate((of) => Math.max(of.scrollWidth - of.clientWidth, document.documentElement.scrollWidth - document.documentElement.clientWidth));
     if (wider > 0) found.push(`${file}: ${wider} px wider than the screen, by ${await main.evaluate(widest)}`);
+    const cut = await main.evaluate(cutHeads);
+    if (cut.length > 0) found.push(`${file}: no room for the head of a column: ${cut.join(", ")}`);
   }
   await page.screenshot({ path: `${directory}/${file}` });
   await page.setViewportSize(viewport);

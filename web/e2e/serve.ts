@@ -43,7 +43,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
   const fabricMap = mapOf(fabric);
   const phases: Record<string, number> = {};
   for (const g of groups) phases[g.status.phase] = (phases[g.status.phase] ?? 0) + 1;
-  const status: DomainStatus = { ...API, kind: "DomainStatus", version: "0.1.0", term: 1, timeUnixNs: T0, nodes: sizes.nodes, connectedNodes: sizes.nodes, syncedNodes: sizes.nodes, hosts: fabric.spec.hosts?.length ?? 0, links: fabric.spec.links.length, groups: phases, roots: {}, problems: [], leftOut: 0 };
+  const status: DomainStatus = { ...API, kind: "DomainStatus", version: "0.1.0", term: 1, timeUnixNs: T0, nodes: sizes.nodes, connectedNodes: nodes.filter((of) => of.status.connected).length, syncedNodes: nodes.filter((of) => of.status.state === "InSync").length, hosts: fabric.spec.hosts?.length ?? 0, links: fabric.spec.links.length, groups: phases, roots: {}, problems: [], leftOut: 0 };
   const list = (items: unknown[], next?: string) => ({ ...API, kind: "List", metadata: next ? { continue: next } : {}, items });
   const page = (items: readonly unknown[], { searchParams: query }: URL) => {
     const from = Number(query.get("continue") ?? 0);

@@ -62,6 +62,9 @@ export class LayerFeed {
     return () => this.listeners.delete(listener);
   };
 
+  /** The values that are there, if any are. */
+  readonly now = (): Uint8Array | undefined => (this.isThere ? this.values : undefined);
+
   readonly watch = (watcher: () => void): (() => void) => {
     this.watchers.add(watcher);
     return () => this.watchers.delete(watcher);

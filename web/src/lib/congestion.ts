@@ -44,7 +44,8 @@ export function measuredPorts({ nodes, links }: FabricMap, queues: Uint8Array): 
       if (octet !== NOT_MEASURED) measured += 1;
     }
   });
-  return measured === 0 ? "" : `${count(measured)} of ${counted(all, "port")} have thresholds and have reported their queue within a minute`;
+  const have = all === 1 ? "has thresholds and has reported its queue" : "have thresholds and have reported their queue";
+  return measured === 0 ? "" : `${count(measured)} of ${counted(all, "port")} ${have} within a minute`;
 }
 
 type Counts = Pick<Flow, "cnps" | "suppressed" | "rateLimitedFlow" | "rateLimitedPort" | "unknownSourceQp">;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { FabricMap } from "../api/types";
-import { indexOf, LAYERS, linksNeeding, linkStates, nameOf, nodesNeeding, ofBoth, stateAt, STATES, statesOf, type Layer } from "./mapLayer";
+import { indexOf, LAYERS, linksNeeding, linkStates, nameOf, nodesNeeding, ofBoth, stateAt, STATES, statesAt, statesOf, worstFirst, type Layer } from "./mapLayer";
 
 const map: FabricMap = {
   apiVersion: "canopy/v1",
@@ -32,6 +32,13 @@ it("has the worse direction of a link, and one that is not measured behind one t
   // Drained in one direction is drained.
   expect(both("state", 0, 1)).toEqual(["pending"]);
   for (const layer of LAYERS) for (let a = 0; a < 4; a += 1) for (let b = 0; b < 4; b += 1) expect(ofBoth(a, b, layer)).toBe(ofBoth(b, a, layer));
+});
+
+// Catches a list of a node's links that shows the first of hundreds, and none of those that are drawn in red.
+it("lists links with the states of their lines, those that need someone first", () => {
+  const octets = Uint8Array.of(0, 0, 255, 255, 10, 96, 75, 255);
+  expect(worstFirst([0, 1, 2, 3], statesAt(octets, [0, 1, 2, 3], "load"))).toEqual([{ link: 2, state: "failed" }, { link: 3, state: "degraded" }, { link: 1, state: "pending" }, { link: 0, state: "ok" }]);
+  expect(worstFirst([3, 1], [])).toEqual([{ link: 3, state: undefined }, { link: 1, state: undefined }]);
 });
 
 it("finds nodes and hosts by their names", () => {

@@ -48,6 +48,16 @@ export function linkStates(directions: Uint8Array, layer: Layer): Uint8Array {
   return Uint8Array.from({ length: directions.length >> 1 }, (_, at) => ofBoth(directions[2 * at] ?? 0, directions[2 * at + 1] ?? 0, layer));
 }
 
+/** The states of some links, as indexes in [`STATES`]. */
+export const statesAt = (octets: Uint8Array, links: readonly number[], layer: Layer): number[] =>
+  links.map((link) => ofBoth(stateAt(octets[2 * link] ?? 0, layer), stateAt(octets[2 * link + 1] ?? 0, layer), layer));
+
+/** Some links with their states, those that need someone first. Without values in the order of the map. */
+export function worstFirst(links: readonly number[], states: readonly number[]): { link: number; state: State | undefined }[] {
+  const rank = (state: State | undefined) => (state ? WORST_FIRST.indexOf(state) : 0);
+  return links.map((link, at) => ({ link, state: STATES[states[at] ?? -1] })).sort((a, b) => rank(a.state) - rank(b.state));
+}
+
 /** The name of a node or host by its index in nodes followed by hosts. */
 export const nameOf = (map: FabricMap, at: number): string => (at < map.nodes.length ? map.nodes[at]?.name : map.hosts[at - map.nodes.length]?.name) ?? "";
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { ObjectRef, Problem, ProblemRef } from "../api/types";
-import { affected, kinds, object, quoted } from "./problem";
+import { affected, concerns, kinds, object, quoted } from "./problem";
 
 const ref = (kind: ObjectRef["kind"], name: string): ProblemRef => ({ code: "C", id: `${kind}${name}`, object: { kind, name } });
 
@@ -9,6 +9,17 @@ it("names objects as canopyctl does", () => {
   expect(object({ kind: "member", name: "demo/r3" })).toBe("receiver r3 of group demo");
   expect(object({ kind: "controller", name: "" })).toBe("controller");
   expect(object({ kind: "link", name: "n6/eth2--n4/eth1" })).toBe("link n6/eth2--n4/eth1");
+});
+
+// Catches the page of a node that is well although every packet of one of its links is lost.
+it("concerns a node by its ports and by both ends of its links, and a group by its receivers", () => {
+  const on = (kind: ObjectRef["kind"], name: string) => (["n1", "n2", "n10"] as const).map((node) => concerns({ kind, name }, "node", node));
+  expect(on("node", "n1")).toEqual([true, false, false]);
+  expect(on("port", "n10/eth1")).toEqual([false, false, true]);
+  expect(on("link", "n1/eth2--n2/eth1")).toEqual([true, true, false]);
+  expect(on("member", "n1/r3")).toEqual([false, false, false]);
+  expect(["demo/r3", "demo2/r3"].map((name) => concerns({ kind: "member", name }, "group", "demo"))).toEqual([true, false]);
+  expect(concerns({ kind: "link", name: "n1/eth2--n2/eth1" }, "port", "n1/eth2")).toBe(false);
 });
 
 // Catches an object that is counted once per problem.

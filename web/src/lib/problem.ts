@@ -15,6 +15,14 @@ export function object(of: ObjectRef): string {
 /** What is wrong, as a sentence without its full stop. */
 export const sentence = (problem: Problem): string => `${object(problem.object)} ${problem.title}`;
 
+/** Whether a page of an object shows a problem of another one too: a node's those of its ports and links, a group's those of its receivers. */
+export function concerns(of: ObjectRef, kind: ObjectRef["kind"], name: string): boolean {
+  if (of.kind === kind && of.name === name) return true;
+  const isWithin = (end: string) => end.startsWith(`${name}/`);
+  if (kind === "node") return of.kind === "port" ? isWithin(of.name) : of.kind === "link" && of.name.split("--").some(isWithin);
+  return kind === "group" && of.kind === "member" && isWithin(of.name);
+}
+
 /** How many objects of which kind a problem affects: "2 groups, 1 member". */
 export function affected(problems: readonly ProblemRef[]): string {
   const kinds = new Map<string, Set<string>>();

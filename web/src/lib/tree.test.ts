@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { TreeNode } from "../api/types";
-import { DRAWN, layout, sizesOf } from "./tree";
+import type { State } from "./state";
+import { DRAWN, layout, ofStrip, sizesOf, stateOf } from "./tree";
 
 const node = (name: string, parent: string | null, branches: [string, "node" | "receiver"][]): TreeNode => ({
   node: name,
@@ -37,6 +38,17 @@ it("draws many receivers as one strip per edge, and a circle once", () => {
   expect(places.map((p) => [p.kind, p.receivers.length])).toEqual([["strip", DRAWN + 1], ["node", 0]]);
   const circle = layout([node("a", null, [["b", "node"]]), node("b", "a", [["a", "node"]])]);
   expect(circle.places.length).toBe(2);
+});
+
+// Catches a strip that is drawn as well although one of its receivers acknowledges nothing.
+it("has a strip in the worst state of its receivers, with how many need someone and the worst three", () => {
+  const many = Array.from({ length: DRAWN + 1 }, (_, i): [string, "receiver"] => [`r${i}`, "receiver"]);
+  const [strip, edge] = layout([node("n1", null, many)]).places;
+  if (!strip || !edge) throw new Error("nothing is drawn");
+  const states = new Map<string, State>([["r40", "pending"], ["r10", "degraded"], ["r9", "degraded"], ["r3", "failed"], ["n1", "pending"], ["r999", "failed"]]);
+  expect([stateOf(strip, states), stateOf(edge, states), stateOf(strip, new Map())]).toEqual(["failed", "pending", "ok"]);
+  expect(ofStrip(strip, states)).toEqual({ words: "1 failed, 2 degraded, 1 pending", worst: ["r3", "r9", "r10"] });
+  expect(ofStrip(strip, new Map())).toEqual({ words: "", worst: [] });
 });
 
 // Catches a tree over the cores whose receivers are right of the window: 1,041 px are what a page of 1,280 px has for it.

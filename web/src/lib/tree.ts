@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group's tree from left to right by hop: where each node and receiver is drawn.
 import type { TreeNode } from "../api/types";
+import { byName } from "./order";
+import { WORST_FIRST, worst, type State } from "./state";
 
 export interface Place {
   /** A node's name, or a receiver's host. */
@@ -84,6 +86,17 @@ export function layout(tree: readonly TreeNode[]): Layout {
   };
   for (const root of tree.filter((node) => !node.parent || !byName.has(node.parent))) visit(root, 0);
   return { places, edges, rows, hops };
+}
+
+/** The state of a place by those of nodes and hosts, of a strip the worst of its receivers. */
+export const stateOf = ({ name, kind, receivers }: Place, states: ReadonlyMap<string, State>): State =>
+  kind === "strip" ? worst(receivers.map((host) => states.get(host) ?? "ok")) : (states.get(name) ?? "ok");
+
+/** What is written in a strip: "1 failed, 2 degraded", and of the worst three receivers that need someone the names. */
+export function ofStrip({ receivers }: Place, states: ReadonlyMap<string, State>): { words: string; worst: readonly string[] } {
+  const by = WORST_FIRST.filter((state) => state !== "ok").map((state) => ({ state, hosts: receivers.filter((host) => states.get(host) === state).sort(byName) }));
+  const words = by.filter(({ hosts }) => hosts.length).map(({ state, hosts }) => `${hosts.length} ${state}`);
+  return { words: words.join(", "), worst: by.flatMap(({ hosts }) => hosts).slice(0, 3) };
 }
 
 /** How far columns are apart, and how wide boxes are, so that the tree fits into so many pixels, as far as it can. */

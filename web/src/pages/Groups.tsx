@@ -36,7 +36,7 @@ const COLUMNS: readonly Column<Group>[] = [
     sort: (g) => PHASE_ORDER.indexOf(g.status.phase),
   },
   { name: "Receivers", width: "5rem", right: true, cell: (g) => <span className="num">{count(g.status.receivers)}</span>, sort: (g) => g.status.receivers },
-  { name: "Source", width: "minmax(5rem, .8fr)", wide: true, cell: (g) => g.status.source ?? <span className="faint">none</span>, sort: (g) => g.status.source ?? "" },
+  { name: "Source", width: "minmax(4.5rem, .8fr)", wide: true, cell: (g) => g.status.source ?? <span className="faint">none</span>, sort: (g) => g.status.source ?? "" },
   {
     name: "Delivery",
     width: "minmax(9.5rem, .8fr)",
@@ -44,7 +44,7 @@ const COLUMNS: readonly Column<Group>[] = [
     cell: (g) => (g.status.delivery ? <>{g.status.delivery.state} for <Age since={g.status.delivery.sinceUnixNs} /></> : <span className="faint">not reported</span>),
     sort: (g) => g.status.delivery?.state ?? "",
   },
-  { name: "Packets outstanding", width: "8.6rem", right: true, wide: true, cell: (g) => (g.status.delivery ? count(g.status.delivery.outstandingPackets) : "–"), sort: (g) => g.status.delivery?.outstandingPackets ?? 0 },
+  { name: "Packets outstanding", width: "9.4rem", right: true, wide: true, cell: (g) => (g.status.delivery ? count(g.status.delivery.outstandingPackets) : "–"), sort: (g) => g.status.delivery?.outstandingPackets ?? 0 },
   { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (g) => <span title={g.status.reason}>{g.status.reason}</span> },
 ];
 
@@ -116,7 +116,7 @@ export function Groups() {
       ) : rows.length === 0 && query.data ? (
         <Empty>No group that was read passes the filter.</Empty>
       ) : (
-        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} {...(!hasNextPage && { order })} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
+        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} wraps {...(!hasNextPage && { order })} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
       )}
     </Page>
   );

@@ -31,13 +31,13 @@ const name = (h: Host): string => h.metadata.name;
 const order = (a: Host, b: Host): number => PORT_ORDER.indexOf(a.status.port) - PORT_ORDER.indexOf(b.status.port) || Number(isAway(b)) - Number(isAway(a)) || byName(a.metadata.name, b.metadata.name);
 
 const COLUMNS: readonly Column<Host>[] = [
-  { name: "Name", width: "minmax(6rem, 1fr)", cell: (h) => <Link to="/hosts/$host" params={{ host: h.metadata.name }}>{h.metadata.name}</Link>, sort: (h) => h.metadata.name },
-  { name: "Port state", width: "7rem", cell: (h) => <StateWord state={ofPort(h.status.port)}>{h.status.port}</StateWord>, sort: (h) => PORT_ORDER.indexOf(h.status.port) },
-  { name: "Node", width: "minmax(5rem, .8fr)", cell: (h) => <Link to="/nodes/$node" params={{ node: h.spec.node }}>{h.spec.node}</Link>, sort: (h) => h.spec.node },
+  { name: "Name", width: "minmax(5rem, 1fr)", cell: (h) => <Link to="/hosts/$host" params={{ host: h.metadata.name }}>{h.metadata.name}</Link>, sort: (h) => h.metadata.name },
+  { name: "Port state", width: "6.5rem", cell: (h) => <StateWord state={ofPort(h.status.port)}>{h.status.port}</StateWord>, sort: (h) => PORT_ORDER.indexOf(h.status.port) },
+  { name: "Node", width: "minmax(5rem, .8fr)", wide: true, cell: (h) => <Link to="/nodes/$node" params={{ node: h.spec.node }}>{h.spec.node}</Link>, sort: (h) => h.spec.node },
   { name: "Port", width: "4rem", wide: true, cell: (h) => h.spec.port },
   { name: "Sends to", width: "4.2rem", right: true, wide: true, cell: (h) => count(h.status.sources), sort: (h) => h.status.sources },
   { name: "Receives", width: "4.5rem", right: true, wide: true, cell: (h) => count(h.status.receivers), sort: (h) => h.status.receivers },
-  { name: "Agent", width: "8.2rem", wide: true, cell: (h) => <AgentWord of={h.status.agent ?? "OfNode"} />, sort: (h) => AGENT_ORDER.indexOf(h.status.agent ?? "OfNode") },
+  { name: "Agent", width: "8.2rem", cell: (h) => <AgentWord of={h.status.agent ?? "OfNode"} />, sort: (h) => AGENT_ORDER.indexOf(h.status.agent ?? "OfNode") },
   { name: "Address", width: "minmax(8rem, 1fr)", wide: true, cell: (h) => <Mono>{h.spec.address}</Mono> },
   { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (h) => <span title={h.status.reason}>{h.status.reason}</span> },
 ];
@@ -62,7 +62,7 @@ export function Hosts() {
       {query.data && items.length === 0 ? (
         <Undeclared>There is no host: hosts are part of the topology.</Undeclared>
       ) : (
-        <Table label="Hosts" columns={COLUMNS} rows={rows} rowKey={name} {...(!hasMore && { order })} total={text ? rows.length : total} {...(!text && { onEnd: more })} />
+        <Table label="Hosts" columns={COLUMNS} rows={rows} rowKey={name} wraps {...(!hasMore && { order })} total={text ? rows.length : total} {...(!text && { onEnd: more })} />
       )}
     </Page>
   );

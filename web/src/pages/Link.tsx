@@ -43,6 +43,7 @@ function Detail({ link }: { link: Link }) {
   const { spec, status, metadata } = link;
   const { congestion, loss, rtt, thresholds } = status;
   const [state, word] = stateOf(link);
+  const load = loadOf(link);
   const [draining, setDraining] = useState(false);
   const [a = "", b = ""] = spec.link.split("--");
   // Out of a host none is measured.
@@ -94,7 +95,7 @@ function Detail({ link }: { link: Link }) {
           <dt>Samples</dt>
           <dd>{count(rtt.samples)}, {count(rtt.lost)} lost, {count(rtt.refused)} refused</dd>
           <dt>Rate, load</dt>
-          <dd>{rate(spec.rateBps)}, {dash(congestion?.loadBps, rate)} <span className="faint">{dash(loadOf(link), (percent) => permille(percent * 10))}</span></dd>
+          <dd>{rate(spec.rateBps)}, {dash(congestion?.loadBps, rate)} {load !== null && <span className="faint">{permille(load * 10)}</span>}</dd>
           <dt>Link</dt>
           <dd>{a} to {b}{spec.drained ? ", drained" : ""}</dd>
           <dt>The same by command</dt>

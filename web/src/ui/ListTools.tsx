@@ -27,7 +27,7 @@ export function ListTools({ by, text, onText, shown, read, total, noun, isThere,
     <div className="tools">
       <input type="search" aria-label={`Filter by ${by}`} placeholder={by} value={text} onChange={(event) => onText(event.target.value)} />
       <span className="faint" role="status">
-        {isThere && `${text ? `${count(shown)} shown, ` : ""}${size}${hasMore ? " read, those that need someone first; filters and sorting are of these" : ""}${words && `; ${words}`}`}
+        {isThere && `${text ? `${count(shown)} shown, ` : ""}${size}${hasMore ? " read, those that need someone first; filters and sorting are of these" : ""}${words && read > 0 ? `; ${words}` : ""}`}
       </span>
       {text && hasMore && (
         <button type="button" onClick={onMore}>

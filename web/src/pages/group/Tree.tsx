@@ -5,7 +5,7 @@ import { useMemo, type Ref } from "react";
 import type { Group, Problem } from "../../api/types";
 import { counted } from "../../lib/format";
 import { ofSeverity, worst, type State } from "../../lib/state";
-import { ASIDE, layout, sizesOf, type Layout, type Place } from "../../lib/tree";
+import { ASIDE, layout, ofStrip, sizesOf, stateOf, type Layout, type Place } from "../../lib/tree";
 import { Wide } from "../../ui/Wide";
 
 const ROW = 44;
@@ -51,7 +51,7 @@ function Drawn({ drawn, room, states, lines, label }: DrawnProps) {
         const [from, to] = [at.get(edge.from), at.get(edge.to)];
         if (!from || !to) return null;
         const [x1, y1, x2, y2] = [x(from) + box, y(from) + HEIGHT / 2, x(to), y(to) + HEIGHT / 2];
-        const state = states.get(edge.to) ?? "ok";
+        const state = stateOf(to, states);
         const middle = (x1 + x2) / 2;
         return (
           <g key={`${edge.from} ${edge.to}`} className={state}>
@@ -66,17 +66,20 @@ function Drawn({ drawn, room, states, lines, label }: DrawnProps) {
         return <text key={`${edge.from} ${edge.to}`} className="small" x={x(to) - 6} y={y(to) + HEIGHT / 2 + (y(from) < y(to) ? 14 : -5)} textAnchor="end" data-rate={edge.address} aria-hidden="true" />;
       })}
       {drawn.places.map((place) => (
-        <PlaceBox key={`${place.kind} ${place.name}`} place={place} x={x(place)} y={y(place)} width={box} state={states.get(place.name) ?? "ok"} />
+        <PlaceBox key={`${place.kind} ${place.name}`} place={place} x={x(place)} y={y(place)} width={box} states={states} />
       ))}
     </svg>
   );
 }
 
-function PlaceBox({ place, x, y, width, state }: { place: Place; x: number; y: number; width: number; state: State }) {
-  const name = place.kind === "strip" ? counted(place.receivers.length, "receiver") : place.name;
-  const under = place.kind === "node" ? place.roles.join(", ") : place.kind;
+function PlaceBox({ place, x, y, width, states }: { place: Place; x: number; y: number; width: number; states: ReadonlyMap<string, State> }) {
+  const state = stateOf(place, states);
+  const strip = place.kind === "strip" ? ofStrip(place, states) : undefined;
+  const name = strip ? counted(place.receivers.length, "receiver") : place.name;
+  const under = strip ? strip.words || "all work" : place.kind === "node" ? place.roles.join(", ") : place.kind;
   const box = (
     <g transform={`translate(${x} ${y})`} className={state}>
+      {strip && strip.worst.length > 0 && <title>{`The worst: ${strip.worst.join(", ")}`}</title>}
       <rect className="box" width={width} height={HEIGHT} rx={place.kind === "node" ? 4 : 16} />
       <Mark state={state} />
       <text x="28" y="14">{name}</text>{" "}
@@ -84,7 +87,7 @@ function PlaceBox({ place, x, y, width, state }: { place: Place; x: number; y: n
     </g>
   );
   // Begins with the text that is drawn, so that what is seen can be used to name it.
-  const label = `${name} ${under}: ${WORDS[state]}`;
+  const label = `${name} ${under}: ${strip ? strip.worst.join(", ") || WORDS.ok : WORDS[state]}`;
   if (place.kind === "node") {
     return (
       <Link to="/nodes/$node" params={{ node: place.name }} aria-label={label}>

@@ -46,7 +46,7 @@ export function drawCells(picture: Picture, bundles: Bundles): void {
     context.lineWidth = state >= BAD ? 2 : 1;
     context.stroke();
     if (pickedCell === at) ring(picture, left - 3, top - 3, wide + 6, high + 6);
-    inCell(picture, { left, top, wide, high }, word, [[name, `${nodes} nodes`, needing(badNodes, badLinks)], [name, needing(badNodes, badLinks) || `${nodes} nodes`], [name], [beginning(name)], [String(nodes)], []]);
+    inCell(picture, { left, top, wide, high }, word, [[name, `${nodes} nodes`, needing(badNodes, badLinks)], [name, needing(badNodes, badLinks) || `${nodes} nodes`], [name], [beginning(name)], [`${nodes} nodes`], [String(nodes)], []]);
   });
   if (picture.wanted.picked >= 0) dot(picture, picture.wanted.picked, 3, "--accent");
 }
@@ -94,7 +94,7 @@ function inCell(picture: Picture, { left, top, wide, high }: { left: number; top
   context.textAlign = "center";
   const size = Math.min(6, Math.min(wide, high) / 4);
   // One line beside the shape, where there is no room below it.
-  const flat = choices.filter((of) => of.length === 1).flat().find((line) => context.measureText(line).width + 2 * size + 16 <= wide);
+  const flat = choices.filter((of) => of.length === 1).flat().find((line) => context.measureText(line).width + 2 * size + 12 <= wide);
   if (flat !== undefined && high < 14 + 2 * size + 8 && high >= 14) {
     const long = context.measureText(flat).width;
     const [x, y] = [left + (wide - long - 2 * size - 6) / 2 + size, top + high / 2];

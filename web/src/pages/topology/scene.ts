@@ -134,7 +134,7 @@ export function bundlesOf({ a, b, nodes, cellOf, cells }: Scene): Bundles {
 export type Level = "cells" | "nodes" | "ports";
 
 /** Fabrics with fewer nodes are drawn node by node from any distance. */
-const FEW = 200;
+export const FEW = 200;
 /** Pixels between the places of a row: less, and nodes are one thing; more, and there is room for names of ports. */
 const FAR = 13;
 const NEAR = 100;
