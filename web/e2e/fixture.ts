@@ -312,7 +312,9 @@ export function withProblems(all: readonly Link[], open: readonly Problem[]): Li
   const of = new Map(open.map((problem) => [problem.object.name, problem]));
   return all.map((link) => {
     const problem = of.get(link.spec.link) ?? of.get(link.metadata.name);
-    return problem ? { ...link, status: { ...link.status, state: "Problem", problem: { code: problem.code, severity: problem.severity } } } : link;
+    if (!problem) return link;
+    const loss = !link.status.loss ? null : { ...link.status.loss, ...(problem.severity === "critical" ? { lost: 11_139, permille: 1000 } : { lost: 134, permille: 12 }) };
+    return { ...link, status: { ...link.status, state: "Problem", problem: { code: problem.code, severity: problem.severity }, loss } };
   });
 }
 
@@ -399,7 +401,8 @@ export function problems(count: number, of: Topology, names: readonly string[]):
       count: at % 4 === 3 ? 3 : 1,
       closing: at % 5 === 4,
       root: at % 2 === 0 || at === 1,
-      evidence: ["12 of 1000 STAMP packets in the last 10 s got no answer", "4 of 1000 packets of data did not arrive at the other end"],
+      evidence: [`${critical ? "1000" : "12"} of 1000 STAMP packets in the last 10 s got no answer`, `${critical ? "1000" : "4"} of 1000 packets of data did not arrive at the other end`],
+      ...(!name.includes("--host") && { drainLink: name }),
       causes: [],
       affects: names.slice(0, (at * 3) % 9).map((group) => ({ id: "0000000000000abc", code: "GroupDegraded", object: { kind: "group", name: group } })),
       remedy: "Check optics, cables and counters at both ends. Drain the link to move its trees away.",
@@ -413,6 +416,9 @@ export function problems(count: number, of: Topology, names: readonly string[]):
     all.push({ ...silent, ...open, title: "acknowledges nothing", root: true, evidence: ["AckPSN has not advanced for 2 min; data was forwarded to it meanwhile"], causes: [], affects: [stalled], remedy: "See whether its application runs. Evict the receiver to let the others continue." });
     all.push({ ...stalled, ...open, title: "does not advance", root: false, evidence: ["65536 packets are not acknowledged"], causes: [silent], affects: [], remedy: "Mend the cause." });
   }
+  // A receiver of many, which the tree does not draw one by one.
+  const [, , , , , , , , many] = names;
+  if (many) all.push({ id: "00000000009b0003", code: "BranchSilent", object: { kind: "member", name: `${many}/host10` }, severity: "warning", sinceUnixNs: T0 - 60e9, count: 1, closing: false, title: "acknowledges nothing", root: false, evidence: [], causes: [], affects: [], remedy: "See whether its application runs." });
   return all.sort(bySeverity);
 }
 
@@ -438,7 +444,8 @@ export function incidents(open: readonly Problem[]): IncidentItem[] {
 export function incidentOf(open: readonly Problem[]): unknown {
   const [incident] = incidents(open);
   if (!incident) return undefined;
-  const objects = ["link/leaf1/eth2", "link/spine1/eth2", "group/group-00001", "group/group-00002"];
+  const ends = incident.of.kind === "link" ? incident.of.name.split("--").map((end) => `link/${end}`) : [];
+  const objects = [...ends, "group/group-00001", "group/group-00002"];
   const all = objects.map((object) => charts(new URLSearchParams({ object })) as { startUnixNs: number; series: unknown[] });
   return { ...API, kind: "Incident", incident, startUnixNs: all[0]?.startUnixNs, stepSeconds: 1, series: all.flatMap(({ series }) => series) };
 }
