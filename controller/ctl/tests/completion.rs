@@ -51,9 +51,13 @@ fn names_are_asked_of_the_controller_of_the_line() {
     let (server, asked) = controller(&["web-1", "web-2"]);
     assert_eq!(offered(&format!("canopyctl --server {server} get groups we")), ["web-1", "web-2"]);
     assert_eq!(asked.join().unwrap(), "GET /api/v1/groups?limit=100&namePrefix=we HTTP/1.1");
-    let (server, asked) = controller(&["n1/eth1", "n2/eth1"]);
-    assert_eq!(offered(&format!("canopyctl describe --server {server} link n2")), ["n2/eth1"]);
-    assert_eq!(asked.join().unwrap(), "GET /api/v1/links HTTP/1.1");
+    // Of a link first its node: of a large fabric there are too many to list.
+    let (server, asked) = controller(&["n12", "n2", "n21"]);
+    assert_eq!(offered(&format!("canopyctl describe --server {server} link n2")), ["n2/", "n21/"]);
+    assert_eq!(asked.join().unwrap(), "GET /api/v1/nodes?limit=500&nameContains=n2&summary=true HTTP/1.1");
+    let (server, asked) = controller(&["n2/eth1", "n2/up1"]);
+    assert_eq!(offered(&format!("canopyctl describe --server {server} link n2/e")), ["n2/eth1"]);
+    assert_eq!(asked.join().unwrap(), "GET /api/v1/links?limit=500&fieldSelector=node%3Dn2 HTTP/1.1");
 }
 
 /// Catches a completion that fails, or asks, where there are no names.

@@ -8,7 +8,7 @@ use canopy_controller_api::query::{HostQuery, LinkQuery, ListQuery, NodeQuery};
 use serde_json::Value;
 
 use super::pages::PAGE;
-use super::with_query;
+use super::{segment, with_query};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::clean;
@@ -39,6 +39,8 @@ _canopyctl_with_names() {
     while IFS= read -r word; do
         [[ $word == "$cur"* ]] && COMPREPLY+=("$word")
     done < <(canopyctl "${flags[@]}" names "${words[1]}" "$cur" 2>/dev/null)
+    # The port of a node follows.
+    [[ ${COMPREPLY[0]} != */ ]] || compopt -o nospace 2>/dev/null || true
 }
 complete -F _canopyctl_with_names -o nosort -o bashdefault -o default canopyctl
 "#;
@@ -57,23 +59,31 @@ pub async fn run(client: &Client, kind: &str, prefix: &str, out: &mut dyn Write)
             let (limit, name_contains) = (Some(PAGE), prefix.to_owned());
             with_query("/api/v1/hosts", &HostQuery { limit, name_contains, ..HostQuery::default() })?
         }
-        "node" => {
-            let (limit, name_contains) = (Some(PAGE), prefix.to_owned());
-            with_query("/api/v1/nodes", &NodeQuery { limit, name_contains, summary: true, ..NodeQuery::default() })?
-        }
-        "link" => {
-            // Those of one node, once its name is there.
-            let node = prefix.split_once('/').map(|(node, _)| format!("node={node}")).unwrap_or_default();
-            with_query("/api/v1/links", &LinkQuery { limit: Some(PAGE), field_selector: node, next: None })?
-        }
+        "node" => nodes(prefix)?,
+        // Those of one node, once its name is there; before, nodes.
+        "link" => match prefix.split_once('/') {
+            Some((node, _)) if segment("node", node).is_ok() => {
+                let field_selector = format!("node={node}");
+                with_query("/api/v1/links", &LinkQuery { limit: Some(PAGE), field_selector, next: None })?
+            }
+            Some(_) => return Ok(()),
+            None => nodes(prefix)?,
+        },
         "drain" => "/api/v1/drains".to_owned(),
         "silence" => "/api/v1/silences".to_owned(),
         _ => return Ok(()),
     };
     let list: List<Value> = client.get("reading names", &path).await?;
     let names = list.items.iter().filter_map(|item| item["metadata"]["name"].as_str());
+    let end = if path.starts_with("/api/v1/nodes") && kind.starts_with("link") { "/" } else { "" };
     for name in names.filter(|name| name.starts_with(prefix)).take(OFFERED) {
-        writeln!(out, "{}", clean(name))?;
+        writeln!(out, "{}{end}", clean(name))?;
     }
     Ok(())
+}
+
+/// The request for nodes with this in their names.
+fn nodes(part: &str) -> Result<String, Failure> {
+    let (limit, name_contains) = (Some(PAGE), part.to_owned());
+    with_query("/api/v1/nodes", &NodeQuery { limit, name_contains, summary: true, ..NodeQuery::default() })
 }

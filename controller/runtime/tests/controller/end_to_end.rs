@@ -37,7 +37,7 @@ async fn a_group_becomes_ready_and_is_described() {
     for (args, exit, why) in [
         (&["groups", "-l", "a in b"][..], 1, "character 6"),
         (&["groups", "--phase", "fine"], 2, "Pending, Programming, Ready"),
-        (&["nodes", "-l", "a"], 2, "have no labels"),
+        (&["links", "-l", "a"], 2, "have no labels"),
         (&["group", "g1", "--phase", "Ready"], 2, "leave NAME out"),
     ] {
         let (code, error) = listed(args).await.unwrap_err();

@@ -95,18 +95,18 @@ async fn queues_and_flows_are_shown_and_vanish() {
     let expected = json!({"queueBytes": 130_000_000, "peakQueueBytes": 140_000_000, "depthSource": "sampled, 10 ms",
         "level": 180, "peakLevel": 186, "emrPermille": 250, "qgrBytesPerMs": 4_000, "packets": 1_000, "bytes": 1_000_000,
         "marked": 70, "ce": 80, "notEct": 3, "cnps": cnps, "suppressed": 6, "rateLimitedFlow": 7, "rateLimitedPort": 8,
-        "unknownSourceQp": 9, "loadBps": null});
+        "unknownSourceQp": 9, "state": "Unknown", "loadBps": null});
     assert_eq!(shown, expected);
     let mut flows = controller.get(&["flows", "n1/eth1"]).await["items"].as_array().unwrap().clone();
     flows.iter_mut().for_each(|flow| _ = flow.as_object_mut().unwrap().remove("reportedAgoNs").unwrap());
-    let expected = |src: &str, rate: u64| {
-        json!({"node": "n1", "port": "eth1", "src": src, "dst": "2001:db8:1::63", "dstQp": 18, "srcQp": 17,
+    let expected = |src: &str, host: Option<&str>, rate: u64| {
+        json!({"node": "n1", "port": "eth1", "host": host, "group": null, "src": src, "dst": "2001:db8:1::63", "dstQp": 18, "srcQp": 17,
             "origin": "learned", "packets": 10, "bytes": 10_000, "ce": 2, "rateBps": rate, "sharePermille": 457,
             "cnps": cnps, "suppressed": 6, "rateLimitedFlow": 7, "rateLimitedPort": 8, "unknownSourceQp": 9})
     };
     assert_eq!(
         flows,
-        [expected("2001:db8:1::2", 9_000), expected("2001:db8:1::1", 5_000)],
+        [expected("2001:db8:1::2", None, 9_000), expected("2001:db8:1::1", Some("s1"), 5_000)],
         "in descending order of rate"
     );
     for (of, so_many) in [("n1", 2), ("n1/eth2", 0), ("n2", 0)] {
