@@ -249,7 +249,7 @@ export function node(name: string, at: number, ports: Link[]): Node {
       ports: ports.slice(0, 24).map((link, index) => ({ index: index + 1, name: link.metadata.name.split("/")[1] ?? "", peer: link.spec.to, mtu: 9000, linkLocal: "fe80::1", thresholds: { kMinBytes: 32000, kMaxBytes: 64000, rttNs: 45_187, portRateBps: 400e9, vEcn: 500, vGrowthBytesPerMs: 0 } })),
     },
     status: {
-      state: isSilent(at) ? "NeverConnected" : !connected ? "NotConnected" : behind ? "Behind" : "InSync",
+      state: !connected ? "NotConnected" : behind ? "Behind" : "InSync",
       connected,
       observedTerm: isSilent(at) ? null : 1,
       observedGeneration: isSilent(at) ? null : 40 + (at % 9) - behind,

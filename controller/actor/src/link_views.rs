@@ -32,14 +32,13 @@ impl Controller {
         self.read(|d| d.link(node, port, &troubles, now))
     }
 
-    /// The worst open problem of each link and port that has one. Costs the problems that are open.
+    /// The worst open problem of each link and port that has one. Reads every open problem, and copies the names of these alone.
     pub(crate) fn troubles(&self) -> Troubles {
         let mut worst = Troubles::new();
-        for problem in self.problems() {
-            let code = problem.key.code;
-            let trouble = Trouble { code, severity: code.info().severity };
-            if let Object::Link(name) | Object::Port(name) = problem.key.object {
-                let is = worst.entry(name).or_insert(trouble);
+        for key in self.health().open() {
+            let trouble = Trouble { code: key.code, severity: key.code.info().severity };
+            if let Object::Link(name) | Object::Port(name) = &key.object {
+                let is = worst.entry(name.clone()).or_insert(trouble);
                 *is = is.worse(trouble);
             }
         }

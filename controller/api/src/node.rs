@@ -167,7 +167,5 @@ words!(
         Retired,
         /// Its agent is not connected.
         NotConnected,
-        /// Its agent has never been connected.
-        NeverConnected,
     }
 );

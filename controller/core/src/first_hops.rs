@@ -77,7 +77,6 @@ pub(crate) fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent
                     found.push(a.to);
                 }
             }
-            left.retain(|node| distance[*node] == UNREACHED);
             for &node in &found {
                 hops[node] = match at {
                     1 => direct(network, from, node),
@@ -86,6 +85,10 @@ pub(crate) fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent
             }
         } else {
             left.retain(|node| {
+                // Found from the other side before.
+                if distance[*node] != UNREACHED {
+                    return false;
+                }
                 let Some(near) = nearer(&distance, *node) else { return true };
                 distance[*node] = at;
                 hops[*node] = hops[near];
@@ -176,6 +179,8 @@ mod tests {
             is_the_same(&whole);
             let links = whole.spec.links.len();
             is_the_same(&without(&whole, (0..links).step_by(3)));
+            // One of two parallel links.
+            is_the_same(&without(&whole, 0..1));
             let left = whole.with_links(&BTreeSet::new(), &[], &[whole.name(1)]);
             is_the_same(&left);
         }

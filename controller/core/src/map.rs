@@ -168,7 +168,7 @@ pub(crate) fn node(state: NodeState) -> u8 {
         InSync => 0,
         Behind | NotReported | Restarting | Retiring | Retired => 1,
         ItemErrors => 2,
-        NotConnected | NeverConnected => 3,
+        NotConnected => 3,
     }
 }
 

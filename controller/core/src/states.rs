@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state of a node, of a link direction or of a queue in one word, the same in lists, in their filters and on the map.
+//! The state of a node, of a link direction or of a queue in one word, the same in lists and in their filters. A link on the map is uncertain if either of its ends is.
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
@@ -57,8 +57,6 @@ words! {
         Retired,
         /// Its agent is not connected.
         NotConnected,
-        /// Its agent has never been connected.
-        NeverConnected,
     }
 }
 
@@ -79,7 +77,7 @@ words! {
 }
 
 words! {
-    /// The queue of a sending port, by its largest depth since the last report.
+    /// The queue of a sending port, by its largest depth in this window and the one before.
     QueueState {
         /// It was above K_max.
         AboveKMax,

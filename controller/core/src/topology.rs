@@ -52,6 +52,8 @@ pub(crate) struct Network {
     hops: Hops,
     /// Made when routes are first asked for.
     ranked: Arc<OnceLock<Ranked>>,
+    /// By the hosts' addresses: their places in `spec.hosts`. Made when it is first asked for.
+    by_address: Arc<OnceLock<HashMap<Ipv6Addr, u32>>>,
 }
 
 /// Links that two states of one network use differently.
@@ -165,6 +167,7 @@ impl Network {
             fabric: Arc::default(),
             hops: Hops::default(),
             ranked: Arc::default(),
+            by_address: Arc::default(),
         };
         Ok(network.with_links(down, drains, left))
     }
@@ -465,6 +468,14 @@ impl Network {
     /// Attachment of the host called `name`.
     pub(crate) fn host(&self, name: &str) -> Option<&Attachment> {
         self.hosts.get(name)
+    }
+
+    /// Name of the host that has this address.
+    pub(crate) fn host_at(&self, address: Ipv6Addr) -> Option<&str> {
+        // A topology has at most MAX_HOSTS.
+        let all = || self.spec.hosts.iter().enumerate().map(|(at, host)| (host.address, at as u32)).collect();
+        let at = *self.by_address.get_or_init(all).get(&address)?;
+        Some(&self.spec.hosts[at as usize].name)
     }
 
     /// Hop counts from `root`, `u32::MAX` for nodes not reached before `enough`, called after each whole distance,

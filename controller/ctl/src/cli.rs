@@ -521,11 +521,11 @@ pub struct GetArgs {
     /// Only events within this time, for example 2h, also of before the controller started.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub within: Option<Duration>,
-    /// Only groups or drains with these labels: key=value, key!=value, 'key in (a,b)', 'key notin (a,b)', key or '!key', separated by commas.
+    /// Only groups, nodes or drains with these labels: key=value, key!=value, 'key in (a,b)', 'key notin (a,b)', key or '!key', separated by commas.
     #[arg(short = 'l', long)]
     pub selector: Option<String>,
-    /// Only those with these fields: field=value,field!=value. Groups have name, phase, source and tenant; nodes connected, name and synced;
-    /// hosts name, node and port; links drained, link, name, node and to; drains link, name and node; problems code, kind, name, root and
+    /// Only those with these fields: field=value,field!=value. Groups have name, phase, source and tenant; nodes connected, name, state and
+    /// synced; hosts name, node and port; links drained, link, name, node, queue, state and to; drains link, name and node; problems code, kind, name, root and
     /// severity.
     #[arg(long, value_name = "SELECTOR")]
     pub field_selector: Option<String>,

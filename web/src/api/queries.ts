@@ -253,7 +253,7 @@ export const linksNotInService = queryOptions({
   queryKey: ["linksNotInService"],
   queryFn: ({ signal }) => someLinks("state!=InService", signal),
   staleTime: REREAD,
-  refetchInterval: 10_000,
+  refetchInterval: ({ state }) => 10_000 * (state.data?.reads ?? 1),
 });
 
 /** The first ports that are congested, or were since their agents started. */
@@ -261,20 +261,31 @@ export const linksCongested = queryOptions({
   queryKey: ["linksCongested"],
   queryFn: ({ signal }) => someLinks("queue!=Quiet,queue!=Unknown", signal),
   staleTime: REREAD,
-  refetchInterval: REREAD,
+  // The larger the fabric, the longer one search of it is good for.
+  refetchInterval: ({ state }) => REREAD * (state.data?.reads ?? 1),
 });
 
-/** Up to a page of the directions that a filter lets pass; `more` if there are others. Of those that it leaves out, the controller examines many in each of its pages. */
-async function someLinks(fieldSelector: string, signal: AbortSignal): Promise<{ items: Link[]; more: boolean }> {
+interface SomeLinks {
+  items: Link[];
+  /** There are others. */
+  more: boolean;
+  /** How many answers it took. */
+  reads: number;
+}
+
+/** Up to a page of the directions that a filter lets pass. Of those that it leaves out, the controller examines many in each of its pages. */
+async function someLinks(fieldSelector: string, signal: AbortSignal): Promise<SomeLinks> {
   const items: Link[] = [];
   let next: string | null | undefined;
+  let reads = 0;
   do {
+    reads += 1;
     const query = { limit: PAGE, fieldSelector, ...(next && { continue: next }) };
     const page = await data(api.GET("/api/v1/links", { params: { query }, signal }));
     items.push(...page.items);
     next = page.metadata.continue;
   } while (next && items.length < PAGE);
-  return { items, more: Boolean(next) };
+  return { items, more: Boolean(next), reads };
 }
 
 /** One direction, by its sending port; `null` if no link leaves one of this name. The list of all is large in a large fabric. */

@@ -4570,7 +4570,7 @@ export interface components {
          * @description Whether a node has what it was given.
          * @enum {string}
          */
-        NodeState: "InSync" | "ItemErrors" | "Behind" | "NotReported" | "Restarting" | "Retiring" | "Retired" | "NotConnected" | "NeverConnected";
+        NodeState: "InSync" | "ItemErrors" | "Behind" | "NotReported" | "Restarting" | "Retiring" | "Retired" | "NotConnected";
         /**
          * @description Kind of a thing that problems are about.
          * @enum {string}

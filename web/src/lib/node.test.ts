@@ -13,7 +13,6 @@ it("has the word of the controller's state, with its figures", () => {
   expect(syncWord(node("Behind", { observedGeneration: 7 }))).toEqual(["pending", "2 behind"]);
   expect(syncWord(node("ItemErrors", { errors: [{ kind: "route", name: "x", detail: "y" }] as never }))).toEqual(["degraded", "1 error"]);
   expect(syncWord(node("NotConnected"))).toEqual(["failed", "not connected"]);
-  expect(syncWord(node("NeverConnected"))).toEqual(["failed", "never connected"]);
   expect(syncWord(node("Retired"))).toEqual(["pending", "retired"]);
   expect(syncWord(node("Quarantined" as never))).toEqual(["pending", "Quarantined"]);
 });

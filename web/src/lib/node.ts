@@ -14,7 +14,6 @@ const WORDS: Readonly<Record<NodeState, readonly [State, (of: Node) => string]>>
   Retiring: ["pending", () => "retiring"],
   Retired: ["pending", () => "retired"],
   NotConnected: ["failed", () => "not connected"],
-  NeverConnected: ["failed", () => "never connected"],
 };
 
 /** A state of a later version is pending, by its own name. */

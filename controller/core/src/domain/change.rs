@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopy_model::ids::{Generation, GroupId, PortIndex};
+use canopy_model::labels::Labels;
 use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec, PortThresholds};
 use canopy_model::programs::Programs;
 use canopy_model::srh_hmac::SrhHmac;
@@ -345,10 +346,10 @@ impl State {
         let mut old: BTreeMap<String, Node> =
             std::mem::take(&mut self.nodes).into_iter().map(|n| (n.spec.base.name.clone(), n)).collect();
         // Who watches a node sees its labels, too.
-        let labels = |of: &Option<Topology>, name: &str| {
+        fn labels<'a>(of: &'a Option<Topology>, name: &str) -> Option<&'a Labels> {
             let network = &of.as_ref()?.network;
-            network.node(name).map(|at| network.spec.nodes[at].labels.clone())
-        };
+            network.node(name).map(|at| &network.spec.nodes[at].labels)
+        }
         let mut changed: BTreeSet<String> =
             old.keys().filter(|name| labels(&self.topology, name) != labels(&topology, name)).cloned().collect();
         for (base, programs) in bases.into_iter().zip(programs) {

@@ -34,27 +34,18 @@ pub(super) fn flows(views: &LinkViews<'_>, node: Option<&str>, port: Option<&str
         });
         flows.extend(of_port);
     }
-    name(views.state, &mut flows);
     flows
 }
 
-/// Finds whose flows they are. Data of a group goes to its Proxy Address, and copies at an edge come from it.
-fn name(state: &State, flows: &mut [FlowView]) {
+/// See [`super::Domain::name_flows`]. Data of a group goes to its Proxy Address, and copies at an edge come from it.
+pub(super) fn name(state: &State, flows: &mut [FlowView]) {
     let Some(network) = state.network() else { return };
     let groups = groups(state, flows);
-    let sources: HashSet<Ipv6Addr> = flows.iter().map(|of| of.flow.src).collect();
-    let hosts: HashMap<Ipv6Addr, &str> = match sources.is_empty() {
-        true => HashMap::new(),
-        false => {
-            let named = network.spec.hosts.iter().filter_map(|of| Some((network.host(&of.name)?.address, &*of.name)));
-            named.filter(|(address, _)| sources.contains(address)).collect()
-        }
-    };
     for of in flows {
         let copied = groups.get(&of.flow.src);
         let source = copied.and_then(|group| group.present(Role::Source).next());
         of.host =
-            source.map(|member| member.spec.host.as_str()).or(hosts.get(&of.flow.src).copied()).map(str::to_owned);
+            source.map(|member| member.spec.host.as_str()).or_else(|| network.host_at(of.flow.src)).map(str::to_owned);
         let group = copied.or_else(|| groups.get(&of.flow.dst));
         of.group = group.map(|group| group.metadata.name.clone());
     }
@@ -73,8 +64,7 @@ fn groups<'a>(state: &'a State, flows: &[FlowView]) -> HashMap<Ipv6Addr, &'a Gro
             }
         }
     }
-    let ids = nodes.into_iter().filter_map(|name| state.node(name)).flat_map(|node| node.spec.groups.keys());
-    let groups = ids.filter_map(|id| state.groups.by_id(*id));
-    let by_proxy = groups.filter_map(|group| Some((state.addresses.proxy(group.allocation.proxy_index)?, group)));
-    by_proxy.filter(|(proxy, _)| wanted.contains(proxy)).collect()
+    let programs = nodes.into_iter().filter_map(|name| state.node(name)).flat_map(|node| node.spec.groups.values());
+    let found = programs.filter(|program| wanted.contains(&program.proxy));
+    found.filter_map(|program| Some((program.proxy, state.groups.by_id(program.group_id)?))).collect()
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use canopy_model::topology::Endpoint;
+use canopy_model::topology::{Endpoint, LinkDecl};
 use canopy_units::{Monotonic, Rate};
 
 use super::links::{Declared, Links, Queue, label};
@@ -14,7 +14,7 @@ use crate::fields::{FieldSelector, LinkField, truth};
 use crate::limits::MAX_PAGE;
 use crate::states::{LinkState, QueueState, Trouble, Troubles};
 use crate::threshold::Thresholds;
-use crate::topology::PortInfo;
+use crate::topology::{Network, PortInfo};
 use crate::view::{LinkCongestion, LinkDesired, LinkLossView, LinkObserved, LinkRttView, LinkView, Page};
 
 /// Reports older than this are not shown. Agents report once per telemetry interval, 1 s by default.
@@ -63,8 +63,12 @@ impl LinkViews<'_> {
             ports.into_iter().map(move |(port, link)| (node, port, link))
         };
         let read = |(node, _, link): (&str, &str, usize)| {
-            let declared = self.links.declared_of(self.state, link).find(|declared| declared.from.device == node)?;
-            self.passes(filter, &declared).then(|| self.view(declared)).flatten()
+            let LinkDecl { a, b, .. } = &network.spec.links[link];
+            let (from, to) = if a.device == node { (a, b) } else { (b, a) };
+            if !self.passes(filter, network, link, from, to) {
+                return None;
+            }
+            self.view(self.links.declared_of(self.state, link).find(|declared| declared.from == *from)?)
         };
         let limit = limit.clamp(1, MAX_PAGE);
         let (items, next) = paging::page(nodes.into_iter().flat_map(ports), limit, EXAMINED, read);
@@ -83,16 +87,22 @@ impl LinkViews<'_> {
         (ago <= STALE).then_some((queue, ago))
     }
 
-    fn passes(&self, filter: &FieldSelector<LinkField>, declared: &Declared) -> bool {
-        let Declared { link, from, to, .. } = declared;
-        let Some(network) = self.state.network() else { return false };
+    /// Copies no more than the fields that are compared.
+    fn passes(
+        &self,
+        filter: &FieldSelector<LinkField>,
+        network: &Network,
+        link: usize,
+        from: &Endpoint,
+        to: &Endpoint,
+    ) -> bool {
         filter.matches(|field| match field {
-            LinkField::Drained => truth(network.is_drained(*link)),
-            LinkField::Link => Cow::Owned(label(network, *link)),
+            LinkField::Drained => truth(network.is_drained(link)),
+            LinkField::Link => Cow::Owned(label(network, link)),
             LinkField::Name => Cow::Owned(from.to_string()),
             LinkField::Node => Cow::Borrowed(from.device.as_str()),
             LinkField::Queue => Cow::Borrowed(self.queue(from).name()),
-            LinkField::State => Cow::Borrowed(self.state_of(*link, from).0.name()),
+            LinkField::State => Cow::Borrowed(self.state_of(link, from).0.name()),
             LinkField::To => Cow::Owned(to.to_string()),
         })
     }

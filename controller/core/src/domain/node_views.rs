@@ -76,7 +76,6 @@ impl<'a> NodeViews<'a> {
         }
         match (&node.status, node.observed()) {
             _ if node.is_restarting() => NodeState::Restarting,
-            (None, _) if !node.connected => NodeState::NeverConnected,
             _ if !node.connected => NodeState::NotConnected,
             (None, _) => NodeState::NotReported,
             (Some(status), Some(observed)) if observed >= node.spec.generation => {

@@ -145,10 +145,15 @@ impl Domain {
         self.link_views(now, troubles).one(node, port)
     }
 
-    /// The flows that agents reported, with their hosts and groups, in the topology's order, each port's in the agent's order; restricted to `node`
+    /// The flows that agents reported, without their hosts and groups, in the topology's order, each port's in the agent's order; restricted to `node`
     /// and `port` where given.
     pub fn flows(&self, node: Option<&str>, port: Option<&str>, now: Monotonic) -> Vec<FlowView> {
         flow_views::flows(&self.link_views(now, &Troubles::new()), node, port)
+    }
+
+    /// Finds the hosts and groups behind the addresses of flows.
+    pub fn name_flows(&self, flows: &mut [FlowView]) {
+        flow_views::name(&self.state, flows);
     }
 
     /// Where nodes, hosts and links are on the map; `None` before a topology was declared.

@@ -7,9 +7,9 @@ use std::io::Write;
 use canopy_controller_api::health::{DeliveryState, DomainStatus, ProblemItem, SubjectKind};
 use canopy_controller_api::query::{LimitQuery, ProblemQuery};
 use canopy_controller_api::waited::WaitedFor;
-use canopy_controller_api::{GroupResource, LinkResource, List, NodeResource, TopologyResource};
+use canopy_controller_api::{GroupResource, HostResource, LinkResource, List, NodeResource};
 
-use super::{link_path, pages, problems, segment, top, with_query};
+use super::{link_path, problems, segment, top, with_query};
 use crate::cli::{Questionable, Report, WhyArgs};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -78,22 +78,27 @@ async fn subject(client: &Client, args: &WhyArgs) -> Result<(SubjectKind, String
             Ok((SubjectKind::Link, label.clone(), format!("link {label}")))
         }
         Questionable::Host => {
-            let topology: TopologyResource = client.get("reading the topology", "/api/v1/topology").await?;
-            if !topology.spec.hosts.iter().any(|host| host.name == *name) {
-                return Err(Failure::new(Exit::NotFound, format!("the topology has no host {name}")));
-            }
+            let path = format!("/api/v1/hosts/{}", segment("host", name)?);
+            let _host: HostResource = client.get(&format!("reading host {name}"), &path).await?;
             Ok((SubjectKind::Host, name.clone(), format!("host {name}")))
         }
     }
 }
 
-/// The link called `name`, `a--b`, if there is one.
+/// The link called `name`, `a--b`, if there is one: read by one of its ends, because out of a host none is there.
 async fn of_label(client: &Client, name: &str) -> Result<Option<String>, Failure> {
-    if name.contains([',', '=', '!', ' ']) {
-        return Ok(None);
+    // Names of devices and ports may have the dashes, too.
+    for (at, _) in name.match_indices("--") {
+        for end in [&name[..at], &name[at + 2..]] {
+            let Ok(path) = link_path(end) else { continue };
+            match client.get::<LinkResource>(&format!("reading link {end}"), &path).await {
+                Ok(link) if link.spec.link == name => return Ok(Some(link.spec.link)),
+                Err(failure) if failure.exit != Exit::NotFound => return Err(failure),
+                _ => {}
+            }
+        }
     }
-    let found = pages::links(client, &format!("link={name}")).await?;
-    Ok(found.into_iter().next().map(|link| link.spec.link))
+    Ok(None)
 }
 
 fn group_state(group: &GroupResource) -> String {

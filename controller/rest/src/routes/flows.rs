@@ -27,7 +27,9 @@ pub(crate) async fn list(
         return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_LIMIT}")));
     }
     match (&query.node, &query.port) {
-        (Some(node), Some(port)) if controller.link(node, port).is_none() => {
+        (Some(node), Some(port))
+            if controller.read(|d| d.node(node)).is_none_or(|of| of.spec.ports.iter().all(|one| one.name != *port)) =>
+        {
             return Err(ApiError::not_found("link", format!("{node}/{port}")));
         }
         (Some(node), None) if controller.read(|d| d.node_spec(node)).is_none() => {
@@ -39,5 +41,6 @@ pub(crate) async fn list(
     let mut flows = controller.flows(query.node.as_deref(), query.port.as_deref());
     flows.sort_by_key(|f| std::cmp::Reverse((f.flow.rate, f.flow.counts.total())));
     flows.truncate(limit);
+    controller.read(|d| d.name_flows(&mut flows));
     Ok(Json(List::new(Kind::FlowList, flows.into_iter().map(Into::into).collect())))
 }

@@ -26,7 +26,7 @@ impl Wanted {
     /// The same of a list whose items are ports of nodes, `node/port`.
     pub(super) fn of_ports(limit: Option<usize>, token: Option<&str>) -> Result<Self, ApiError> {
         Self::behind(limit, token, |name| {
-            name.split_once('/').is_some_and(|(node, port)| is_name(node) && is_interface_name(port))
+            name.split_once('/').is_some_and(|(node, port)| is_name(node) && is_port(port))
         })
     }
 
@@ -54,8 +54,9 @@ fn decode(token: &str, is_name: fn(&str) -> bool) -> Result<String, ApiError> {
     })
 }
 
-fn is_interface_name(name: &str) -> bool {
-    (1..=MAX_PORT).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic() && b != b'/')
+/// As the topology takes it.
+fn is_port(name: &str) -> bool {
+    (1..=MAX_PORT).contains(&name.len()) && !name.contains('/')
 }
 
 fn is_name(name: &str) -> bool {

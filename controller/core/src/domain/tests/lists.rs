@@ -90,7 +90,7 @@ fn a_node_has_one_word_and_is_found_by_it() {
         assert!(!nodes(w, &format!("state!={state}"), "", 10).contains(&"leaf1".to_owned()), "{state}");
         state
     };
-    assert_eq!(word(&w), NodeState::NeverConnected);
+    assert_eq!(word(&w), NodeState::NotConnected);
     w.domain.agent_connected("leaf1");
     assert_eq!(word(&w), NodeState::NotReported);
     let generation = w.domain.node("leaf1").unwrap().spec.generation;
@@ -175,4 +175,19 @@ fn nodes_are_selected_by_the_labels_that_the_topology_gives_them() {
     spec.nodes[2].labels = [("".to_owned(), "x".to_owned())].into();
     let refused = w.run(topology(spec)).unwrap_err().to_string();
     assert!(refused.contains("spec.nodes[0].labels[rack]") && refused.contains("spec.nodes[2].labels"), "{refused}");
+}
+
+/// Catches a page that loses ports where the order of names is not that of nodes and ports: `-` comes before `/`.
+#[test]
+fn a_node_whose_name_begins_with_another_ones_loses_no_port() {
+    let mut spec = fabric(2, 2, 1);
+    let renamed = |name: &mut String| *name = name.replace("leaf2", "leaf1-a");
+    spec.nodes.iter_mut().for_each(|node| renamed(&mut node.name));
+    spec.links.iter_mut().flat_map(|link| [&mut link.a, &mut link.b]).for_each(|end| renamed(&mut end.device));
+    let w = World::with(spec);
+    let all = links(&w, "", &Troubles::new(), 1000);
+    assert_eq!(all[..6], ["leaf1/host1", "leaf1/up1", "leaf1/up2", "leaf1-a/host1", "leaf1-a/up1", "leaf1-a/up2"]);
+    for limit in 1..4 {
+        assert_eq!(links(&w, "", &Troubles::new(), limit), all, "{limit}");
+    }
 }

@@ -206,7 +206,9 @@ fn a_flow_has_the_host_and_the_group_behind_its_addresses() {
         let mut report = report(1, 1, 1);
         (report.flows[0].src, report.flows[0].dst) = (src, dst);
         w.domain.queues("leaf1", vec![report], taken(3 * S), instant(3 * S));
-        let flow = w.domain.flows(Some("leaf1"), None, instant(3 * S)).remove(0);
+        let mut flows = w.domain.flows(Some("leaf1"), None, instant(3 * S));
+        w.domain.name_flows(&mut flows);
+        let flow = flows.remove(0);
         (flow.host.unwrap_or_default(), flow.group.unwrap_or_default())
     };
     let named = |host: &str, group: &str| (host.to_owned(), group.to_owned());
