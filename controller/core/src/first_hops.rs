@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 
 use crate::hash::mix;
 use crate::hops::UNREACHED;
+use crate::ranked::{self, Near};
 use crate::topology::{Adjacent, Network, NodeIx};
 
 /// Links of a level are this much cheaper than those of the nodes that are left: most of these are not read.
@@ -16,41 +17,7 @@ const CHEAPER: usize = 4;
 
 /// Of the neighbours of `node` that are nearer to some other node, paths from there lead over the one with the least of these.
 pub(crate) fn rank(network: &Network, node: NodeIx, neighbour: NodeIx) -> (u64, NodeIx) {
-    (mix(u64::from(network.id(node).get()), u64::from(network.id(neighbour).get())), neighbour)
-}
-
-/// A neighbour over one link.
-#[derive(Clone, Copy, Debug)]
-struct Near {
-    to: u32,
-    link: u32,
-}
-
-/// The neighbours of each node over all links, in service or not, in the order of their [`rank`].
-#[derive(Debug)]
-pub(crate) struct Ranked {
-    /// Row of node n in `near`: `rows[n]..rows[n + 1]`.
-    rows: Vec<usize>,
-    near: Vec<Near>,
-}
-
-impl Ranked {
-    /// Of a network: the same for all states of it.
-    pub(crate) fn of(network: &Network) -> Self {
-        let (mut rows, mut near, mut row) = (vec![0], Vec::new(), Vec::new());
-        for node in 0..network.len() {
-            row.extend(network.neighbours(node).map(|(to, link)| (rank(network, node, to), link)));
-            row.sort_unstable();
-            // A topology has at most MAX_NODES nodes and MAX_LINKS links.
-            near.extend(row.drain(..).map(|((_, to), link)| Near { to: to as u32, link: link as u32 }));
-            rows.push(near.len());
-        }
-        Self { rows, near }
-    }
-
-    fn of_node(&self, node: NodeIx) -> &[Near] {
-        &self.near[self.rows[node]..self.rows[node + 1]]
-    }
+    ranked::rank(network.id(node), network.id(neighbour), neighbour)
 }
 
 /// For each node the first hop of a shortest path there; `None` for `from` itself, and for nodes that are not reached.

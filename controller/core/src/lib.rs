@@ -7,7 +7,7 @@
 //! those listed before it:
 //!
 //! - `hash`, `secret`, `uid`, `request_id`, `trace`, `principal`, `role`, `metadata`, `tenant`, `quota`, `condition`, `limits`, `error`: small things that all others use.
-//! - `topology`: the declared network as a compact graph; `first_hops`, `routes`: unicast routes and the rest of a node's base.
+//! - `ranked`: neighbours in the order of paths; `topology`: the declared network as a compact graph; `first_hops`, `routes`: unicast routes and the rest of a node's base.
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel.
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
 //! - `plan`: programs from a group, its members, the tree and the encoding.
@@ -52,6 +52,7 @@ pub mod path;
 pub mod principal;
 pub mod problem;
 pub mod quota;
+mod ranked;
 pub mod record;
 pub mod request_id;
 pub mod retirement;

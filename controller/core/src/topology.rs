@@ -15,9 +15,9 @@ use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
 use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
 use ipnet::Ipv6Net;
 
-use crate::first_hops::Ranked;
 use crate::hops::Hops;
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
+use crate::ranked::{Ranked, rank};
 
 /// Index of a node in its [`Network`], in the order of declaration. Meaningless in another network.
 pub(crate) type NodeIx = usize;
@@ -448,7 +448,7 @@ impl Network {
     }
 
     /// Neighbours of a node and the links that lead there, in service or not.
-    pub(crate) fn neighbours(&self, node: NodeIx) -> impl Iterator<Item = (NodeIx, usize)> {
+    fn neighbours(&self, node: NodeIx) -> impl Iterator<Item = (NodeIx, usize)> {
         self.ports[node].iter().filter_map(|port| match port.far {
             Far::Node { node, .. } => Some((node, port.link)),
             Far::Host(_) => None,
@@ -457,7 +457,11 @@ impl Network {
 
     /// The same in the order of their ranks.
     pub(crate) fn ranked(&self) -> &Ranked {
-        self.ranked.get_or_init(|| Ranked::of(self))
+        let ranked = |node| {
+            let all = self.neighbours(node);
+            all.map(|(to, link)| (rank(self.id(node), self.id(to), to), link)).collect()
+        };
+        self.ranked.get_or_init(|| Ranked::new((0..self.len()).map(ranked)))
     }
 
     /// Whether paths lead over the link.
