@@ -12,8 +12,8 @@ use crate::hops::UNREACHED;
 use crate::ranked::{self, Near};
 use crate::topology::{Adjacent, Network, NodeIx};
 
-/// Links of a level are this much cheaper than those of the nodes that are left: most of these are not read.
-const CHEAPER: usize = 4;
+/// So many links of the nodes that are left cost as much as one of a level: most of them are not read.
+const UNREAD: usize = 4;
 
 /// Of the neighbours of `node` that are nearer to some other node, paths from there lead over the one with the least of these.
 pub(crate) fn rank(network: &Network, node: NodeIx, neighbour: NodeIx) -> (u64, NodeIx) {
@@ -37,7 +37,7 @@ pub(crate) fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent
         };
         let links: usize = level.iter().map(|node| network.adjacent(*node).len()).sum();
         let mut found = Vec::new();
-        if links * CHEAPER < open || at == 1 {
+        if links * UNREAD < open || at == 1 {
             for a in level.iter().flat_map(|node| network.adjacent(*node)) {
                 if distance[a.to] == UNREACHED {
                     distance[a.to] = at;

@@ -175,7 +175,7 @@ impl Domain {
         }
         let ready = client.send(Method::GET, "/readyz?verbose", None).await.map_err(text);
         let nodes = pages::nodes(client).await.map_err(text);
-        let links = pages::links(client, "").await.map_err(text);
+        let links = pages::links(client).await.map_err(text);
         Self {
             version,
             ready: ready.map(|answer| String::from_utf8_lossy(&answer.body).into_owned()),

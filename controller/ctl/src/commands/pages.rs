@@ -39,8 +39,8 @@ pub(super) async fn nodes(client: &Client) -> Result<Vec<NodeResource>, Failure>
     Ok(pages(client, "/api/v1/nodes", query).await?.items)
 }
 
-/// The link directions that this field selector lets pass.
-pub(super) async fn links(client: &Client, fields: &str) -> Result<Vec<LinkResource>, Failure> {
-    let query = |next| LinkQuery { limit: Some(PAGE), next, field_selector: fields.to_owned() };
+/// All link directions.
+pub(super) async fn links(client: &Client) -> Result<Vec<LinkResource>, Failure> {
+    let query = |next| LinkQuery { limit: Some(PAGE), next, ..LinkQuery::default() };
     Ok(pages(client, "/api/v1/links", query).await?.items)
 }

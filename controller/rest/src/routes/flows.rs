@@ -27,9 +27,7 @@ pub(crate) async fn list(
         return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_LIMIT}")));
     }
     match (&query.node, &query.port) {
-        (Some(node), Some(port))
-            if controller.read(|d| d.node(node)).is_none_or(|of| of.spec.ports.iter().all(|one| one.name != *port)) =>
-        {
+        (Some(node), Some(port)) if controller.link(node, port).is_none() => {
             return Err(ApiError::not_found("link", format!("{node}/{port}")));
         }
         (Some(node), None) if controller.read(|d| d.node_spec(node)).is_none() => {

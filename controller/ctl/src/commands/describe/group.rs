@@ -12,7 +12,7 @@ use canopy_controller_api::{GroupResource, List, MemberResource};
 use canopy_model::member::Role;
 use canopy_model::telemetry::BranchTelemetry;
 
-use super::{ago, conditions, field, fields};
+use super::{ago, conditions, field, fields, labels};
 use crate::client::Client;
 use crate::commands::with_query;
 use crate::failure::Failure;
@@ -48,13 +48,12 @@ fn receivers(status: &GroupStatus) -> String {
 
 fn summary(out: &mut dyn Write, group: &GroupResource) -> Result<(), Failure> {
     let GroupResource { metadata, spec, status, .. } = group;
-    let labels: Vec<String> = metadata.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     fields(
         out,
         [
             ("Name", text(&metadata.name)),
             ("Tenant", text(&metadata.tenant)),
-            ("Labels", text(labels.join(", "))),
+            ("Labels", text(labels(metadata))),
             ("Generation", text(metadata.generation)),
             ("Phase", text(status.phase)),
             ("Reason", text(&status.reason)),

@@ -11,6 +11,7 @@ mod node;
 use std::io::Write;
 
 use canopy_controller_api::condition::Condition;
+use canopy_controller_api::metadata::Metadata;
 
 use super::segment;
 use crate::cli::{Describable, DescribeArgs};
@@ -34,6 +35,12 @@ pub async fn run(client: &Client, args: &DescribeArgs, out: &mut dyn Write) -> R
 
 fn field(out: &mut dyn Write, name: &str, value: impl std::fmt::Display) -> Result<(), Failure> {
     Ok(writeln!(out, "{:<20}{value}", format!("{name}:"))?)
+}
+
+/// As a selector has them; nothing if there are none.
+fn labels(of: &Metadata) -> String {
+    let all: Vec<String> = of.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    all.join(", ")
 }
 
 /// One field per line.

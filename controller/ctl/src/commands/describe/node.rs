@@ -7,13 +7,12 @@ use canopy_controller_api::NodeResource;
 use canopy_controller_api::log_level::LogLevelItem;
 use canopy_controller_api::node::PortView;
 use canopy_controller_api::telemetry::{GroupSample, NodeSample};
-use canopy_model::labels::Labels;
 use canopy_model::rfc3339;
 use canopy_units::UnixTime;
 
 use super::super::log_level::{self, described};
 use super::super::rows;
-use super::{conditions, fields};
+use super::{conditions, fields, labels};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{table, text};
@@ -39,7 +38,7 @@ fn summary(out: &mut dyn Write, node: &NodeResource, level: Option<&LogLevelItem
         out,
         [
             ("Name", text(&node.metadata.name)),
-            ("Labels", text(labels(&node.metadata.labels))),
+            ("Labels", text(labels(&node.metadata))),
             ("Id", text(spec.id)),
             ("Address", text(spec.node_address)),
             ("Locator (uN)", text(spec.un)),
@@ -55,12 +54,6 @@ fn summary(out: &mut dyn Write, node: &NodeResource, level: Option<&LogLevelItem
             ("Groups", text(spec.groups)),
         ],
     )
-}
-
-/// As a selector has them; nothing if there are none.
-fn labels(labels: &Labels) -> String {
-    let all: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    all.join(",")
 }
 
 fn ports(out: &mut dyn Write, ports: &[PortView]) -> Result<(), Failure> {
