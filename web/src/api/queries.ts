@@ -9,6 +9,7 @@ import { isOfDomain } from "./session";
 import { ownCommit, setOwnCommit } from "./tab";
 import { controllerNow, note } from "../lib/clock";
 import { isActive } from "../lib/changeSet";
+import { KEPT, OF_PROBLEM } from "../lib/incident";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
 import type { Action, AuditItem, ChangeSet, Drain, Event, ExpectedPacket, GroupPhase, GroupSample, IntentKind, Link, Problem, Silence, VersionedKind } from "./types";
@@ -116,14 +117,14 @@ export const group = (name: string) =>
 /** Every incident that is kept. It is read again while its page is shown: there is no stream of them. */
 export const incidents = queryOptions({
   queryKey: ["incidents"],
-  queryFn: async () => (await data(api.GET("/api/v1/incidents", { params: { query: { limit: 200 } } }))).items,
+  queryFn: async () => (await data(api.GET("/api/v1/incidents", { params: { query: { limit: KEPT } } }))).items,
   refetchInterval: 10_000,
 });
 
 export const incidentsOf = (problem: string) =>
   queryOptions({
     queryKey: ["incidents", problem],
-    queryFn: async () => (await data(api.GET("/api/v1/incidents", { params: { query: { problem, limit: 20 } } }))).items,
+    queryFn: async () => (await data(api.GET("/api/v1/incidents", { params: { query: { problem, limit: OF_PROBLEM } } }))).items,
   });
 
 /** Its charts grow for 5 minutes after it opened. */

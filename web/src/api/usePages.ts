@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-import { useInfiniteQuery, type UseInfiniteQueryResult, type InfiniteData } from "@tanstack/react-query";
+import { useInfiniteQuery, type InfiniteData, type QueryKey, type UseInfiniteQueryOptions, type UseInfiniteQueryResult } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo } from "react";
-import type { links, nodes, hosts } from "./queries";
 
-type PagesOf<T> = InfiniteData<{ items: T[]; metadata: { continue?: string | null } }, string | undefined>;
+interface Page {
+  items: unknown[];
+  metadata: { continue?: string | null };
+}
 
-export interface Pages<T> {
-  query: UseInfiniteQueryResult<PagesOf<T>>;
+export interface Pages<P extends Page> {
+  query: UseInfiniteQueryResult<InfiniteData<P>>;
   /** What was read so far. */
-  items: T[];
+  items: P["items"][number][];
   /** There is more. */
   hasMore: boolean;
   /** Reads the next page, if there is one. */
@@ -16,9 +18,13 @@ export interface Pages<T> {
 }
 
 /** A list that the controller sends page by page. Up to `whole` of `total` are read at once, so that filters and sorting are of all; more as the page wants them. */
-export function usePages<T>(of: typeof nodes | typeof links | typeof hosts, total: number | undefined, whole: number): Pages<T> {
-  const query = useInfiniteQuery(of as unknown as Parameters<typeof useInfiniteQuery>[0]) as unknown as UseInfiniteQueryResult<PagesOf<T>>;
-  const items = useMemo(() => query.data?.pages.flatMap((page) => page.items) ?? [], [query.data]);
+export function usePages<P extends Page, K extends QueryKey>(
+  of: UseInfiniteQueryOptions<P, Error, InfiniteData<P>, K, string | undefined>,
+  total: number | undefined,
+  whole: number,
+): Pages<P> {
+  const query = useInfiniteQuery(of);
+  const items = useMemo(() => query.data?.pages.flatMap((page): P["items"] => page.items) ?? [], [query.data]);
   const { hasNextPage, isFetching, fetchNextPage } = query;
   const more = useCallback(() => {
     if (hasNextPage && !isFetching) void fetchNextPage();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of my groups need me?
-import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useCallback, useEffect, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
 import type { Group, GroupPhase } from "../api/types";
+import { usePages } from "../api/usePages";
 import { count, counted } from "../lib/format";
 import { byName } from "../lib/order";
 import { ofPhase, PHASE_ORDER } from "../lib/state";
@@ -55,22 +56,12 @@ export function Groups() {
   const all = totals ? Object.values(totals).reduce((a, b) => a + b, 0) : undefined;
   // Where not all are read, the controller finds those of a phase.
   const ofOne = phase !== undefined && all !== undefined && all > WHOLE;
-  const whole = useInfiniteQuery({ ...queries.groups, enabled: !ofOne });
-  const some = useInfiniteQuery({ ...queries.groupsOf(phase ?? "Ready"), enabled: ofOne });
-  const query = ofOne ? some : whole;
   const total = ofOne ? (totals?.[phase] ?? 0) : all;
-  const loaded = useMemo(() => query.data?.pages.flatMap((page) => page.items) ?? [], [query.data]);
-  const { hasNextPage, isFetching, fetchNextPage } = query;
-  const more = useCallback(() => {
-    if (hasNextPage && !isFetching) void fetchNextPage();
-  }, [hasNextPage, isFetching, fetchNextPage]);
-  useEffect(() => {
-    if (total !== undefined && total <= WHOLE) more();
-  }, [total, more]);
+  const { query, items, hasMore, more } = usePages(ofOne ? queries.groupsOf(phase) : queries.groups, total, WHOLE);
   const text = q?.toLowerCase() ?? "";
   const rows = useMemo(
-    () => loaded.filter((g) => (!phase || g.status.phase === phase) && (!text || searched(g).includes(text))),
-    [loaded, phase, text],
+    () => items.filter((g) => (!phase || g.status.phase === phase) && (!text || searched(g).includes(text))),
+    [items, phase, text],
   );
   const filtered = Boolean(phase || text);
   const [creating, setCreating] = useState(false);
@@ -101,22 +92,22 @@ export function Groups() {
         </select>
         <span className="faint" role="status">
           {filtered && query.data ? `${count(rows.length)} shown, ` : ""}
-          {!query.data ? "" : total !== undefined && total > loaded.length ? `${count(loaded.length)} of ${counted(total, "group")}` : counted(loaded.length, "group")}
-          {hasNextPage ? " read; filters and sorting are of these." : ""}
+          {!query.data ? "" : total !== undefined && total > items.length ? `${count(items.length)} of ${counted(total, "group")}` : counted(items.length, "group")}
+          {hasMore ? " read; filters and sorting are of these." : ""}
         </span>
-        {filtered && hasNextPage && (
+        {filtered && hasMore && (
           <button type="button" onClick={more}>
             Read {count(queries.PAGE)} more
           </button>
         )}
       </div>
       {!phase && totals && <Needing totals={totals} />}
-      {query.data && loaded.length === 0 ? (
+      {query.data && items.length === 0 ? (
         <Empty command="canopyctl apply -f group.yaml">There is no group yet.</Empty>
       ) : rows.length === 0 && query.data ? (
         <Empty>No group that was read passes the filter.</Empty>
       ) : (
-        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} wraps {...(!hasNextPage && { order })} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
+        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} wraps {...(!hasMore && { order })} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
       )}
     </Page>
   );

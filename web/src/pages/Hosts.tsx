@@ -44,7 +44,7 @@ const COLUMNS: readonly Column<Host>[] = [
 
 export function Hosts() {
   const total = useQuery(queries.status).data?.hosts;
-  const { query, items, hasMore, more } = usePages<Host>(queries.hosts, total, WHOLE);
+  const { query, items, hasMore, more } = usePages(queries.hosts, total, WHOLE);
   const [text, setText] = useState("");
   // Of many hosts not all are read: the controller finds those whose port needs someone, and those of a name.
   const found = useQuery({ ...queries.hostsNotUp, enabled: total !== undefined && total > WHOLE }).data;

@@ -57,7 +57,7 @@ export function Links() {
   const domain = useQuery(queries.status).data;
   // Each host has one link, and only the direction towards it leaves a node.
   const total = domain && 2 * domain.links - domain.hosts;
-  const { query, items, hasMore, more } = usePages<Link>(queries.links, total, WHOLE);
+  const { query, items, hasMore, more } = usePages(queries.links, total, WHOLE);
   const [text, setText] = useState("");
   // Of many directions not all are read: the controller finds those that need someone.
   const found = useQuery({ ...queries.linksNotInService, enabled: total !== undefined && total > WHOLE }).data;

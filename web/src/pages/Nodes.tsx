@@ -47,7 +47,7 @@ const COLUMNS: readonly Column<Node>[] = [
 
 export function Nodes() {
   const total = useQuery(queries.status).data?.nodes;
-  const { query, items, hasMore, more } = usePages<Node>(queries.nodes, total, WHOLE);
+  const { query, items, hasMore, more } = usePages(queries.nodes, total, WHOLE);
   const [text, setText] = useState("");
   // Of many nodes not all are read: the controller finds those that need someone, and those of a name.
   const found = useQuery({ ...queries.nodesNotInSync, enabled: total !== undefined && total > WHOLE }).data;

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Fragment } from "react";
 import * as queries from "../api/queries";
-import type { DomainStatus, Link as Direction, Problem, RestartingAgent } from "../api/types";
+import type { DomainStatus, Problem, RestartingAgent } from "../api/types";
 import { usePages } from "../api/usePages";
 import { count, counted } from "../lib/format";
 import { kinds } from "../lib/problem";
@@ -169,7 +169,7 @@ function Totals({ domain }: { domain: DomainStatus }) {
 
 /** How much of the links is measured. */
 function Reported() {
-  const { items, hasMore } = usePages<Direction>(queries.links, 0, LINKS);
+  const { items, hasMore } = usePages(queries.links, 0, LINKS);
   if (hasMore || items.length === 0) return null;
   const reported = items.filter((link) => (link.status.congestion?.reportedAgoNs ?? Infinity) < 5e9).length;
   const probed = items.filter((link) => (link.status.loss?.requests ?? 0) > 0).length;
