@@ -20,7 +20,7 @@ schemathesis.openapi.format("ipv6-prefix", st.sampled_from(["2001:db8:0:1::/64",
 
 # Parameters of a list that a stream does not have.
 OF_LISTS = ("limit", "continue", "labelSelector", "fieldSelector", "phase", "namePrefix", "group", "node", "root", "severity", "kind", "name", "by", "action",
-            "withinSeconds", "code", "before", "hosts", "request")
+            "withinSeconds", "code", "before", "hosts", "request", "summary", "nameContains")
 # Names in the topology and of the resources that the test has made: half of the valid requests use them, so that not all answers are 404.
 KNOWN = {"group": ["g1", "g2"], "drain": ["d1"], "host": ["s1", "r1", "r2"], "node": ["n1", "n2"], "port": ["eth1", "eth2"]}
 
