@@ -60,6 +60,11 @@ impl<'a, K: Plain, V: Plain> Map<'a, K, V> {
         }
     }
 
+    /// Entries that the map has room for.
+    pub fn capacity(&self) -> u32 {
+        self.map.max_entries()
+    }
+
     /// All keys; as many system calls as keys.
     pub fn keys(&self) -> Vec<K> {
         self.map.keys().filter_map(|key| read(&key)).collect()

@@ -2,6 +2,7 @@
 //! The routes and neighbours that the programs look up per packet, over all groups. A change costs the groups that changed.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::PortIndex;
@@ -22,19 +23,22 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// Follows the groups to `programs`.
-    pub fn follow(&mut self, programs: &Programs) {
+    /// Follows the groups to `programs`; returns whether a route or a neighbour came or went.
+    pub fn follow(&mut self, programs: &Programs) -> bool {
         let before = std::mem::replace(&mut self.programs, programs.clone());
+        let mut others = false;
         for (id, program) in programs.changed_since(&before) {
+            // First what is needed now: what both need stays.
             if let Some(program) = program {
-                routes(program).for_each(|route| *self.routes.entry(route).or_default() += 1);
-                neighbours(program).for_each(|hop| *self.neighbours.entry(hop).or_default() += 1);
+                routes(program).for_each(|route| others |= need(&mut self.routes, route));
+                neighbours(program).for_each(|hop| others |= need(&mut self.neighbours, hop));
             }
             if let Some(old) = before.get(&id) {
-                routes(old).for_each(|route| release(&mut self.routes, route));
-                neighbours(old).for_each(|hop| release(&mut self.neighbours, hop));
+                routes(old).for_each(|route| others |= release(&mut self.routes, route));
+                neighbours(old).for_each(|hop| others |= release(&mut self.neighbours, hop));
             }
         }
+        others
     }
 
     /// The routes.
@@ -56,13 +60,22 @@ impl Hops {
     }
 }
 
-fn release<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
-    if let std::collections::btree_map::Entry::Occupied(mut count) = counts.entry(key) {
-        *count.get_mut() -= 1;
-        if *count.get() == 0 {
-            count.remove();
-        }
+/// One more branch needs `key`; returns whether it is the first.
+fn need<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) -> bool {
+    let count = counts.entry(key).or_default();
+    *count += 1;
+    *count == 1
+}
+
+/// One branch less needs `key`; returns whether it was the last.
+fn release<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) -> bool {
+    let Entry::Occupied(mut count) = counts.entry(key) else { return false };
+    *count.get_mut() -= 1;
+    let was_last = *count.get() == 0;
+    if was_last {
+        count.remove();
     }
+    was_last
 }
 
 fn routes(g: &GroupProgram) -> impl Iterator<Item = HopRoute> + '_ {
@@ -98,14 +111,14 @@ mod tests {
     #[test]
     fn a_hop_is_there_as_long_as_a_group_needs_it() {
         let mut hops = Hops::default();
-        hops.follow(&programs([program(1, [2, 3]), program(2, [3, 4])]));
+        assert!(hops.follow(&programs([program(1, [2, 3]), program(2, [3, 4])])));
         assert_eq!(ports(&hops), (vec![2, 3, 4], vec![1, 2, 3, 4]), "the source behind port 1 is no node");
         assert_eq!(hops.routes().next(), Some(&(branch(2).address, index(2), any())));
-        hops.follow(&programs([program(1, [2, 3]), program(2, [4])]));
+        assert!(!hops.follow(&programs([program(1, [2, 3]), program(2, [4])])), "what is needed is the same");
         assert_eq!(ports(&hops), (vec![2, 3, 4], vec![1, 2, 3, 4]), "group 1 still has a child behind port 3");
-        hops.follow(&programs([program(2, [4])]));
+        assert!(hops.follow(&programs([program(2, [4])])), "what only group 1 needed is gone");
         assert_eq!(ports(&hops), (vec![4], vec![1, 4]));
-        hops.follow(&Programs::default());
+        assert!(hops.follow(&Programs::default()));
         assert_eq!(ports(&hops), (vec![], vec![]));
     }
 

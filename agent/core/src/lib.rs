@@ -28,11 +28,16 @@ use canopy_model::telemetry::{DropCount, Event, GroupTelemetry};
 
 /// Operations that the agent's event loop needs from a datapath; `canopy-datapath` implements them on the Linux kernel.
 pub trait Datapath: Send {
-    /// Makes the kernel match `spec` (all desired against all observed), reads everything back, and returns the items
-    /// that do not match; an empty result means applied. Safe to run any number of times.
-    fn reconcile(&mut self, spec: &NodeSpec) -> impl Future<Output = Vec<ItemError>> + Send;
+    /// Makes the kernel match `spec`, reads back what it wrote, and returns every item that does not match, also those of before; an empty
+    /// result means applied. What `scope` leaves out is taken to be as the last call left it. Safe to run any number of times.
+    fn follow(&mut self, spec: &NodeSpec, scope: Scope) -> impl Future<Output = Vec<ItemError>> + Send;
 
-    /// How long the last [`Datapath::reconcile`] read back what it had written.
+    /// The same for all desired against all observed.
+    fn reconcile(&mut self, spec: &NodeSpec) -> impl Future<Output = Vec<ItemError>> + Send {
+        self.follow(spec, Scope::All)
+    }
+
+    /// How long the last [`Datapath::follow`] read back what it had written.
     fn read_back(&self) -> Duration {
         Duration::ZERO
     }
@@ -51,6 +56,17 @@ pub trait Datapath: Send {
 
     /// Waits for the next event. Cancel safe.
     fn next_event(&mut self) -> impl Future<Output = DatapathEvent> + Send;
+}
+
+/// What may differ from what the last reconcile left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// What changed in the spec.
+    Spec,
+    /// That, and links, addresses, routes and neighbours: the kernel has told of a change.
+    Network,
+    /// Everything: notices of the kernel can be lost, and none tells of a change of a map.
+    All,
 }
 
 /// One sample of the datapath.

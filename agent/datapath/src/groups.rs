@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The groups in the kernel's maps: the difference between what the programs want and what the maps have is applied and read back.
 //!
-//! A spec whose programs changed costs what those programs cost. A reconcile that changes no program is an audit: every map is read
-//! once, so that drift is found whatever caused it.
+//! A spec whose programs changed costs what those programs cost. An audit reads every map once, so that drift is found whatever caused it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use canopy_agent_core::Scope;
 use canopy_bpf::node::types::{self, canopy_drop as Reason, canopy_group_flag as Flag};
 use canopy_bpf::node::{Control, Node};
 use canopy_bpf::{Result, chain};
@@ -35,11 +35,15 @@ pub(crate) struct Groups {
     bpf: Arc<Node>,
     /// What was applied and read back, by group; without the groups whose last change failed.
     applied: BTreeMap<u32, Applied>,
-    /// `applied` is what the maps have: every map was read, and everything since then was applied without an error.
+    /// `applied` is what the maps have, but for groups that failed: every map was read, and what changed since then was applied.
     audited: bool,
     /// Multicast addresses of `applied`.
     multicasts: BTreeMap<Ipv6Addr, u32>,
-    /// The programs of `applied`, if `audited`.
+    /// Groups that are not as the last reconcile wanted them. They are tried again when everything is compared, or with another program.
+    failed: BTreeMap<u32, ItemError>,
+    /// Those of them that stayed as they were, because their programs cannot be rendered.
+    kept: BTreeSet<u32>,
+    /// The programs of the last reconcile, if `audited`.
     programs: Programs,
     /// Ports of the last reconcile: another interface index changes every group that uses the port.
     ports: Ports,
@@ -83,7 +87,9 @@ pub(crate) struct Plan {
     pub(crate) kept: BTreeSet<u32>,
     /// Multicast addresses of the groups in the maps: the record of which kernel routes are ours.
     pub(crate) multicasts: BTreeMap<Ipv6Addr, u32>,
+    /// What cannot be rendered; beside what failed before, unless `all` groups are compared.
     errors: Vec<ItemError>,
+    all: bool,
     ports: Ports,
 }
 
@@ -94,6 +100,8 @@ impl Groups {
             applied: BTreeMap::new(),
             audited: false,
             multicasts: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            kept: BTreeSet::new(),
             programs: Programs::default(),
             ports: Ports::new(),
             hmac: None,
@@ -107,16 +115,22 @@ impl Groups {
         }
     }
 
-    /// Compares the programs of `spec` with what was applied, or with everything in the maps if no program changed.
-    pub(crate) fn plan(&mut self, spec: &NodeSpec, ports: Ports) -> Result<Plan> {
+    /// Compares the programs of `spec` that changed with what was applied; all of them with what the maps have if `scope` is everything, or if
+    /// it is not known what the maps have.
+    pub(crate) fn plan(&mut self, spec: &NodeSpec, ports: Ports, scope: Scope) -> Result<Plan> {
         // A step of a key rotation changes all groups of the node, of which there are at most 16,384.
-        let all = !self.audited || self.ports != ports || self.hmac != spec.base.hmac;
-        let changed: BTreeSet<u32> = match all {
+        let others = self.ports != ports || self.hmac != spec.base.hmac;
+        let changed: BTreeSet<u32> = match scope == Scope::All || !self.audited || others {
             true => BTreeSet::new(),
             false => spec.groups.changed_since(&self.programs).map(|(id, _)| id.get()).collect(),
         };
-        let mut plan = Plan::default();
-        let held = if all || changed.is_empty() {
+        let has_failed = changed.iter().any(|id| self.failed.contains_key(id));
+        let all = scope == Scope::All || !self.audited || others || has_failed;
+        let mut plan = Plan { all, ..Plan::default() };
+        if !all {
+            plan.kept.clone_from(&self.kept);
+        }
+        let held = if all {
             let mut held = observe::all(&self.bpf)?;
             for id in spec.groups.keys() {
                 held.entry(id.get()).or_default();
@@ -162,7 +176,7 @@ impl Groups {
 
     /// Carries out a plan and reads back what it wrote. Returns what is not as wanted.
     pub(crate) fn apply(&mut self, spec: &NodeSpec, plan: Plan) -> Result<Vec<ItemError>> {
-        let Plan { changes, mut errors, ports, kept, .. } = plan;
+        let Plan { changes, mut errors, ports, kept, all, .. } = plan;
         // Until the end: what the maps have after a failure is unknown.
         self.audited = false;
         for change in &changes {
@@ -201,17 +215,22 @@ impl Groups {
             self.waiting.insert(change.id, Schedule::starting(Instant::now()));
         }
         if std::mem::take(&mut self.cold) {
-            self.cold_groups.extend(kept);
+            self.cold_groups.extend(&kept);
         }
         if !self.is_warm && self.cold_groups.is_empty() {
             self.bpf.mark_warm()?;
             self.is_warm = true;
         }
-        self.audited = errors.is_empty();
+        if all {
+            self.failed.clear();
+        }
+        self.failed.extend(errors.into_iter().filter_map(|error| Some((error.group?.get(), error))));
+        self.kept = kept;
+        self.audited = true;
         self.programs = spec.groups.clone();
         self.ports = ports;
         self.hmac.clone_from(&spec.base.hmac);
-        Ok(errors)
+        Ok(self.failed.values().cloned().collect())
     }
 
     /// Deletes entry points that lead to the group no more, and the state of a group that is gone or has another session.

@@ -12,7 +12,7 @@ use canopy_agent_core::congestion::Settings;
 use canopy_agent_core::hops::{self, Hops};
 use canopy_agent_core::net::{self, Interface, NetCommand};
 use canopy_agent_core::rules::Machine;
-use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
+use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample, Scope};
 use canopy_bpf::handover::Handover;
 use canopy_bpf::node::{Loaded, Node, types};
 use canopy_bpf::{Context, Result, chain};
@@ -66,7 +66,11 @@ pub struct LinuxDatapath {
     pub(crate) handover: Option<Handover>,
     pub(crate) groups: Groups,
     hops: Hops,
+    /// `None` if the network may not be as the last spec wants it.
+    settled: Option<Settled>,
     flows: GroupFlows,
+    /// Flows of groups that have no place in the table of announced ones.
+    unannounced: usize,
     pub(crate) egress: Arc<Egress>,
     watcher: Watcher,
     netlink: Netlink,
@@ -85,6 +89,12 @@ pub struct LinuxDatapath {
     queues: Queues,
     pending_poll: tokio::time::Interval,
     repeat: tokio::time::Interval,
+}
+
+/// For what the network of the node is as wanted, as far as the kernel's notices tell.
+struct Settled {
+    base: NodeBase,
+    interfaces: BTreeMap<String, Interface>,
 }
 
 impl LinuxDatapath {
@@ -125,7 +135,9 @@ impl LinuxDatapath {
             handover,
             groups,
             hops,
+            settled: None,
             flows,
+            unannounced: 0,
             egress,
             watcher,
             netlink,
@@ -148,7 +160,14 @@ impl LinuxDatapath {
         let config = WatcherConfig::new(&spec.base, self.flows.follow(&spec.groups), ports);
         self.egress.keep_ports(&ports.values().copied().collect())?;
         self.egress.set_limits(&config.kernel_limits())?;
-        self.egress.set_known(&config.flows)?;
+        let unannounced = self.egress.set_known(&config.flows)?;
+        if std::mem::replace(&mut self.unannounced, unannounced) == 0 && unannounced > 0 {
+            tracing::warn!(
+                flows = config.flows.len(),
+                unannounced,
+                "the table of the groups' flows is full: the others are counted among learned flows, of which the least recently used are forgotten; put fewer receivers behind this node"
+            );
+        }
         self.watcher.configure(config);
         Ok(())
     }
@@ -323,10 +342,26 @@ impl LinuxDatapath {
         }
     }
 
-    async fn try_reconcile(&mut self, spec: &NodeSpec) -> Result<Vec<ItemError>> {
+    async fn try_reconcile(&mut self, spec: &NodeSpec, scope: Scope) -> Result<Vec<ItemError>> {
+        let other_hops = self.hops.follow(&spec.groups);
+        let is_wanted = |settled: &Settled| scope == Scope::Spec && !other_hops && settled.base == spec.base;
+        let (settled, mut errors) = match self.settled.take().filter(is_wanted) {
+            Some(settled) => (settled, Vec::new()),
+            None => self.reconcile_network(spec).await?,
+        };
+        let is_settled = errors.is_empty();
+        errors.extend(self.reconcile_groups(spec, &settled.interfaces, scope).await?);
+        self.settled = Some(settled).filter(|_| is_settled);
+        self.groups.attend_waiting();
+        Ok(errors)
+    }
+
+    /// Interfaces with their programs, addresses, routes and neighbours, and what else follows from them.
+    async fn reconcile_network(&mut self, spec: &NodeSpec) -> Result<(Settled, Vec<ItemError>)> {
         if self.handover.is_some() {
-            // The programs that take over must find the groups as they are now. The audit below reports what is wrong with them.
-            self.reconcile_groups(spec).await?;
+            // The programs that take over must find the groups as they are now. The audit that follows reports what is wrong with them.
+            let interfaces = self.netlink.interfaces().await?;
+            self.reconcile_groups(spec, &interfaces, Scope::All).await?;
         }
         if let Some(handover) = &mut self.handover {
             handover.switch()?;
@@ -336,7 +371,6 @@ impl LinuxDatapath {
         boundary::configure(&self.bpf, &spec.base, &interfaces)?;
         let path_links = paths::configure(&self.bpf, &spec.base, &interfaces);
         self.names = interfaces.iter().map(|(name, i)| (i.index, name.clone())).collect();
-        self.hops.follow(&spec.groups);
         let mut errors = self.network(spec, &interfaces).await?;
         if let Err(e) = path_links {
             let name = "path links".to_string();
@@ -347,21 +381,25 @@ impl LinuxDatapath {
             let (from, to) = handover.between();
             tracing::info!(from = %from.display(), to = %to.display(), "the groups moved to maps of another layout");
         }
-        errors.extend(self.reconcile_groups(spec).await?);
-        self.groups.attend_waiting();
-        Ok(errors)
+        // They may have changed meanwhile.
+        let interfaces = self.netlink.interfaces().await?;
+        Ok((Settled { base: spec.base.clone(), interfaces }, errors))
     }
 
-    async fn reconcile_groups(&mut self, spec: &NodeSpec) -> Result<Vec<ItemError>> {
-        let interfaces = self.netlink.interfaces().await?;
+    async fn reconcile_groups(
+        &mut self,
+        spec: &NodeSpec,
+        interfaces: &BTreeMap<String, Interface>,
+        scope: Scope,
+    ) -> Result<Vec<ItemError>> {
         let ports: Ports =
             spec.base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
-        let plan = self.groups.plan(spec, ports.clone())?;
+        let plan = self.groups.plan(spec, ports.clone(), scope)?;
         let update = MulticastUpdate::before(
             &self.bpf,
             &mut self.mroute_holder,
             spec,
-            &interfaces,
+            interfaces,
             &plan.multicasts,
             &plan.kept,
             self.machine,
@@ -382,9 +420,9 @@ fn datapath_error(e: canopy_bpf::Error) -> DatapathError {
 }
 
 impl Datapath for LinuxDatapath {
-    async fn reconcile(&mut self, spec: &NodeSpec) -> Vec<ItemError> {
+    async fn follow(&mut self, spec: &NodeSpec, scope: Scope) -> Vec<ItemError> {
         self.groups.read_back = Duration::ZERO;
-        match self.try_reconcile(spec).await {
+        match self.try_reconcile(spec, scope).await {
             Ok(errors) => errors,
             Err(e) => {
                 let name = "datapath".to_string();

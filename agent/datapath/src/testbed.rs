@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use canopy_agent_core::congestion::{FlowKey, FourTuple, Settings};
-use canopy_agent_core::{Datapath, DatapathEvent, PathPackets};
+use canopy_agent_core::{Datapath, DatapathEvent, PathPackets, Scope};
 use canopy_bpf::node::types;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::capture::{CaptureOrder, CapturedFrame};
@@ -203,10 +203,16 @@ impl Testbed {
         bed
     }
 
-    /// Reconciles with a changed spec.
+    /// Reconciles with a changed spec, the network and what changed in it; with the same one everything.
     pub fn reconcile(&mut self, change: impl FnOnce(&mut NodeSpec)) -> Vec<canopy_model::status::ItemError> {
+        let before = self.spec.clone();
         change(&mut self.spec);
-        let errors = self.runtime.block_on(self.datapath.reconcile(&self.spec));
+        self.follow(if before == self.spec { Scope::All } else { Scope::Network })
+    }
+
+    /// Reconciles what may differ.
+    pub fn follow(&mut self, scope: Scope) -> Vec<canopy_model::status::ItemError> {
+        let errors = self.runtime.block_on(self.datapath.follow(&self.spec, scope));
         self.answer_for_neighbours();
         errors.into_iter().filter(|e| e.kind != ItemKind::Neighbour).collect()
     }
@@ -224,10 +230,11 @@ impl Testbed {
         &self.spec
     }
 
-    /// Reconciles with another spec of the same ports.
+    /// Reconciles with another spec of the same ports, as an agent does that has heard of no other change; with the same one everything.
     pub fn adopt(&mut self, spec: &NodeSpec) -> Vec<canopy_model::status::ItemError> {
+        let scope = if self.spec == *spec { Scope::All } else { Scope::Spec };
         self.spec = spec.clone();
-        let errors = self.runtime.block_on(self.datapath.reconcile(&self.spec));
+        let errors = self.runtime.block_on(self.datapath.follow(&self.spec, scope));
         errors.into_iter().filter(|e| e.kind != ItemKind::Neighbour).collect()
     }
 

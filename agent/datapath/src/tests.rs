@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use canopy_agent_core::Scope;
 use canopy_model::ids::Psn;
 use canopy_model::node_spec::Branch;
 use canopy_model::status::ItemKind;
@@ -40,6 +41,7 @@ mod moving;
 mod other_mac;
 mod paths;
 mod remembered;
+mod scopes;
 mod tags;
 mod verifier;
 
@@ -599,7 +601,7 @@ fn a_plan_that_is_not_carried_out_changes_nothing() {
     assert_eq!(slots(&bed), [1], "the second receiver keeps its slot");
     bed.reopen();
     let ports = bed.spec.base.ports.iter().map(|p| (p.index, bed.ifindex(&p.name))).collect();
-    drop(bed.datapath.groups.plan(&bed.spec, ports).unwrap());
+    drop(bed.datapath.groups.plan(&bed.spec, ports, Scope::Spec).unwrap());
     assert_eq!(bed.reconcile(|_| ()), []);
     assert_eq!(slots(&bed), [1]);
 }

@@ -202,7 +202,8 @@ impl<D: Datapath> Agent<D> {
             return;
         };
         let observed = Observed::of(&spec);
-        let errors = self.parts.datapath.reconcile(spec.spec()).await;
+        let scope = self.schedule.begins(Instant::now());
+        let errors = self.parts.datapath.follow(spec.spec(), scope).await;
         if self.observed != observed {
             let read_back = self.parts.datapath.read_back();
             self.took = Some(Took { apply: begun.elapsed().saturating_sub(read_back), read_back });

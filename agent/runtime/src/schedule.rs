@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use canopy_agent_core::Scope;
 use tokio::time::Instant;
 
-/// Reconcile interval without events, because a notification can be lost.
+/// How often everything is compared, whatever happens meanwhile: a notification can be lost.
 const RESYNC: Duration = Duration::from_secs(30);
 /// Minimum interval of reconciles for kernel changes, which come in bursts (a link that goes down removes its routes).
 const SPACING: Duration = Duration::from_millis(100);
@@ -13,12 +14,16 @@ const SPACING: Duration = Duration::from_millis(100);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(15);
 
-/// The deadline of the next reconcile.
+/// The deadline of the next reconcile, and what it has to compare.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     due: Option<Instant>,
     finished: Option<Instant>,
     failures: u32,
+    /// What changed since the last one began; `None`: nothing that is known.
+    changed: Option<Scope>,
+    /// When everything is to be compared.
+    all_due: Option<Instant>,
 }
 
 impl Schedule {
@@ -31,12 +36,24 @@ impl Schedule {
     pub(crate) fn spec_changed(&mut self, now: Instant) {
         self.failures = 0;
         self.due = Some(now);
+        self.changed = self.changed.max(Some(Scope::Spec));
     }
 
     /// The kernel changed: reconcile as soon as the spacing after the last reconcile permits.
     pub(crate) fn kernel_changed(&mut self, now: Instant) {
         let earliest = self.finished.map_or(now, |finished| now.max(finished + SPACING));
         self.due = self.due.map(|due| due.min(earliest));
+        self.changed = self.changed.max(Some(Scope::Network));
+    }
+
+    /// A reconcile begins; returns what it has to compare.
+    pub(crate) fn begins(&mut self, now: Instant) -> Scope {
+        let known = self.changed.take().filter(|_| self.all_due.is_some_and(|due| now < due));
+        let scope = known.unwrap_or(Scope::All);
+        if scope == Scope::All {
+            self.all_due = Some(now + RESYNC);
+        }
+        scope
     }
 
     /// A reconcile ended; `as_desired` if the kernel matches the spec.
@@ -44,7 +61,7 @@ impl Schedule {
         self.finished = Some(now);
         let wait = if as_desired {
             self.failures = 0;
-            RESYNC
+            self.all_due.map_or(RESYNC, |due| due.saturating_duration_since(now))
         } else {
             let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(4)).min(LAST_RETRY);
             self.failures = self.failures.saturating_add(1);
@@ -94,5 +111,38 @@ mod tests {
         assert_eq!(waits(&schedule, now), SPACING);
         schedule.kernel_changed(now + Duration::from_millis(50));
         assert_eq!(waits(&schedule, now), SPACING, "a burst does not postpone the deadline");
+    }
+
+    /// Catches an audit for each notice of the kernel, and notices that keep it away for ever.
+    #[tokio::test]
+    async fn what_is_known_to_have_changed_is_compared_and_everything_every_thirty_seconds() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut schedule = Schedule::default();
+        schedule.spec_changed(at(0));
+        assert_eq!(schedule.begins(at(0)), Scope::All, "nothing is known of the kernel yet");
+        schedule.finished(at(1), true);
+        assert_eq!(schedule.due(), Some(at(30)));
+        schedule.spec_changed(at(2));
+        assert_eq!(schedule.begins(at(2)), Scope::Spec);
+        schedule.finished(at(2), true);
+        assert_eq!(schedule.due(), Some(at(30)), "a change puts off nothing");
+        schedule.spec_changed(at(3));
+        schedule.kernel_changed(at(3));
+        schedule.spec_changed(at(3));
+        assert_eq!(schedule.begins(at(3)), Scope::Network);
+        // While it ran.
+        schedule.kernel_changed(at(3));
+        schedule.finished(at(4), true);
+        for second in 4..30 {
+            schedule.kernel_changed(at(second));
+            assert_eq!(schedule.begins(at(second)), Scope::Network);
+            schedule.finished(at(second), true);
+        }
+        schedule.kernel_changed(at(30));
+        assert_eq!(schedule.begins(at(30)), Scope::All);
+        schedule.finished(at(31), false);
+        assert_eq!(schedule.due(), Some(at(32)));
+        assert_eq!(schedule.begins(at(32)), Scope::All, "what failed is tried again as a whole");
     }
 }

@@ -43,14 +43,14 @@ impl Egress {
         changed.into_iter().try_for_each(|(port, limits)| map.put(port, limits))
     }
 
-    /// Replaces the announced flows; the counters of flows that are no longer announced are removed. Costs what changed since the last
-    /// call.
-    pub(crate) fn set_known(&self, want: &KnownFlows) -> Result<()> {
+    /// Replaces the announced flows, as many as there is room for; the counters of flows that are no longer announced are removed. Returns
+    /// how many are left out: the programs count these among those that nobody announced. Costs what changed since the last call.
+    pub(crate) fn set_known(&self, want: &KnownFlows) -> Result<usize> {
         // The lock is held over the writes: two configurations at once would mix. A failure leaves `None`, so that the map is read.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let map = self.bpf.eg_known();
         let (mut new, mut gone) = (Vec::new(), BTreeSet::new());
-        match known.take() {
+        let there = match known.take() {
             Some(there) => {
                 for change in there.diff(want) {
                     match change {
@@ -59,15 +59,19 @@ impl Egress {
                         DiffItem::Update { .. } => {}
                     }
                 }
+                there.len()
             }
             None => {
                 let there: BTreeSet<FlowKey> = map.entries()?.iter().filter_map(|(key, _)| keys::flow(key)).collect();
                 new.extend(want.keys().filter(|flow| !there.contains(flow)));
                 gone.extend(there.iter().filter(|flow| !want.contains_key(*flow)));
+                there.len()
             }
-        }
+        };
         // First, to make room for new ones.
         gone.iter().try_for_each(|flow| map.delete(&keys::of(flow, 0)))?;
+        let room = (map.capacity() as usize).saturating_sub(there - gone.len());
+        let (new, without) = new.split_at(room.min(new.len()));
         new.iter().try_for_each(|flow| map.put(&keys::of(flow, 0), &1))?;
         if !gone.is_empty() {
             let kept = self.bpf.eg_kept();
@@ -77,8 +81,10 @@ impl Egress {
                 }
             }
         }
-        *known = Some(want.clone());
-        Ok(())
+        let mut held = want.clone();
+        without.iter().for_each(|flow| _ = held.remove(flow));
+        *known = Some(held);
+        Ok(without.len())
     }
 
     /// Sets the depth of a queue that the program cannot read itself.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use canopy_agent_core::reach::{HostProber, HostTarget};
-use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
+use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample, Scope};
 use canopy_agent_link::Link;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::metrics::{About, BOUND, Exporter};
@@ -91,7 +91,7 @@ struct Memory {
 }
 
 impl Datapath for Memory {
-    async fn reconcile(&mut self, spec: &NodeSpec) -> Vec<ItemError> {
+    async fn follow(&mut self, spec: &NodeSpec, _: Scope) -> Vec<ItemError> {
         let ledger = std::fs::read(&self.ledger).ok();
         self.configured = spec.groups.keys().copied().collect();
         let _ = self.reconciles.send(Reconcile { at: Instant::now(), spec: spec.clone(), ledger });

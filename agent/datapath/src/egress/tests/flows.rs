@@ -42,6 +42,27 @@ fn a_million_flows_leave_a_full_table_and_the_announced_ones_with_every_packet_c
     assert_eq!(left, announced.iter().take(1).copied().collect());
 }
 
+/// Catches a node with more flows than the table holds, on which every group is an error.
+#[test]
+fn flows_without_a_place_in_the_table_take_the_next_free_one() {
+    let bed = Bed::new();
+    let program = own(&bed);
+    let flows = |from: u32, to: u32| crate::testbed::announced((from..to).map(flow));
+    let bpf = std::sync::Arc::clone(&program.bpf);
+    let count = || bpf.eg_known().keys().len();
+    assert_eq!(program.set_known(&flows(0, MAX_KEPT + 6)).unwrap(), 6);
+    assert_eq!(count(), MAX_KEPT as usize);
+    assert_eq!(program.set_known(&flows(2, MAX_KEPT + 6)).unwrap(), 4);
+    assert_eq!(program.set_known(&flows(10, MAX_KEPT + 6)).unwrap(), 0);
+    assert_eq!(count(), MAX_KEPT as usize - 4);
+    // Another agent, which reads the table.
+    let program = Egress::new(std::sync::Arc::clone(&program.bpf));
+    assert_eq!(program.set_known(&flows(10, MAX_KEPT + 20)).unwrap(), 10);
+    assert_eq!(count(), MAX_KEPT as usize);
+    assert_eq!(program.set_known(&flows(0, 3)).unwrap(), 0);
+    assert_eq!(count(), 3);
+}
+
 /// The packets are forwarded and marked; only their counts are missing from the flow.
 #[test]
 fn packets_of_an_announced_flow_without_room_in_the_table_are_counted_at_the_port() {
