@@ -198,7 +198,7 @@ impl Controller {
         let Some(spec) = self.read(|d| d.node_spec(node)) else { return };
         let span = entry(nodes, known, node).next(taken, self.chart_now());
         let mut read = |port: PortIndex, readings: &[(Series, Reading)]| {
-            let Some(port) = spec.base.ports.iter().find(|known| known.index == port) else { return };
+            let Some(port) = spec.base.ports.get(usize::from(port.get()) - 1) else { return };
             let object = ChartObject::Link { node: node.to_owned(), port: port.name.clone() };
             charts.read(&object, span, readings, true);
         };

@@ -639,11 +639,14 @@ impl Controller {
                 self.confirmations_lock().forget(name);
                 continue;
             };
-            self.0.telemetry.retain(name, |g: GroupId| spec.groups.contains_key(&g));
             if let Some(node) = nodes.get(name) {
                 node.spec.send_if_modified(|now| {
                     let newer = (now.term, now.generation) != (spec.term, spec.generation);
                     if newer {
+                        let changed = spec.groups.changed_since(&now.groups);
+                        let gone: Vec<GroupId> =
+                            changed.filter_map(|(id, program)| program.is_none().then_some(id)).collect();
+                        self.0.telemetry.forget_groups(name, &gone);
                         *now = spec;
                     }
                     newer

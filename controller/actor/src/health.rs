@@ -77,8 +77,9 @@ impl Controller {
     /// Processes drop counters of a node that rose.
     pub fn drops_rose(&self, node: &str, rises: Vec<Rise>) {
         let now = self.now();
-        self.write(|d| d.drops_rose(node, rises, now));
-        self.assess_node(node);
+        if self.write(|d| d.drops_rose(node, rises, now)) {
+            self.assess_node(node);
+        }
     }
 
     /// Reads a node's symptoms. Under one lock with storing them, so that older ones never replace newer ones.

@@ -9,10 +9,10 @@ use canopy_controller_core::view::{LinkView, Page};
 use crate::Controller;
 
 impl Controller {
-    /// Calls `visit` for every link direction out of a node's port, without its problems. Holds up no writer for longer than the links take.
-    pub fn for_each_link(&self, visit: impl FnMut(LinkView)) {
+    /// The first `most` link directions out of a node's port, in the topology's order, without their problems, and how many others there are.
+    pub fn first_links(&self, most: usize) -> (Vec<LinkView>, usize) {
         let now = self.now();
-        self.read(|d| d.for_each_link(now, visit));
+        self.read(|d| d.first_links(now, most))
     }
 
     /// Up to `limit` (1..=1000) directions that `filter` lets pass, in the order of node and port, behind the port `after` of a node.

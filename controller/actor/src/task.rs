@@ -290,18 +290,23 @@ impl Task {
     /// Carries out `first` and the commands that wait behind it. Returns the next message that is none.
     async fn batch(&mut self, first: Request) -> Result<Option<Message>, StoreError> {
         let mut batch = Batch::default();
-        let (mut request, mut alone, mut held) = (Some(first), None, None);
+        let (mut request, mut alone, mut held, mut answered) = (Some(first), None, None, 0);
         while let Some(next) = request.take() {
             if let Some(planned) = self.plan(next, &mut batch) {
                 let is_only_one = batch.ops.is_empty() && self.queue.is_empty();
-                if is_only_one || !batch.has_room(&planned.ops) {
+                if !batch.has_room(&planned.ops) && Batch::default().has_room(&planned.ops) {
+                    answered += batch.answers.len();
+                    self.finish(std::mem::take(&mut batch)).await?;
+                }
+                // One that the store may refuse is applied when it is durable.
+                if is_only_one || self.read_only.is_some() || !batch.has_room(&planned.ops) {
                     alone = Some(planned);
                     break;
                 }
                 self.apply_before_commit(planned, &mut batch);
             }
             // Also of commands that write nothing: who came first does not wait for ever.
-            if batch.answers.len() >= QUEUE {
+            if answered + batch.answers.len() >= QUEUE {
                 break;
             }
             match self.queue.try_recv() {

@@ -57,8 +57,8 @@ impl Progress {
 pub struct Telemetry(RwLock<HashMap<String, NodeTelemetry>>);
 
 impl Telemetry {
-    /// Stores one sample, and returns the drop counters that are higher than in the sample before: its groups replace their previous samples. Groups that `is_known` rejects are dropped, so
-    /// that a node cannot make the controller store groups that it did not configure.
+    /// Stores one sample, and returns the drop counters that are higher than in the sample before: its groups replace their previous samples. Groups that `is_known` rejects are not stored, so
+    /// that a node cannot make the controller store groups that it did not configure. Costs what the sample has.
     pub fn record(&self, node: &str, sample: NodeTelemetry, is_known: impl Fn(GroupId) -> bool) -> Vec<Rise> {
         let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // The first sample after a start of the controller has what was counted before.
@@ -73,12 +73,11 @@ impl Telemetry {
             add_rises(&mut rises, None, &known.drops, &sample.drops);
         }
         known.time = sample.time;
-        for (id, mut group) in sample.groups {
+        for (id, mut group) in sample.groups.into_iter().filter(|(id, _)| is_known(*id)) {
             group.branches.truncate(MAX_BRANCHES);
             group.drops.truncate(MAX_REASONS);
             known.groups.insert(id, group);
         }
-        known.groups.retain(|id, _| is_known(*id));
         if !sample.drops.is_empty() {
             known.drops = sample.drops;
             known.drops.truncate(MAX_NODE_DROPS);
@@ -99,7 +98,17 @@ impl Telemetry {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(node);
     }
 
-    /// Removes one node's groups that `is_known` rejects.
+    /// Removes some of one node's groups.
+    pub fn forget_groups(&self, node: &str, gone: &[GroupId]) {
+        if gone.is_empty() {
+            return;
+        }
+        if let Some(known) = self.0.write().unwrap_or_else(PoisonError::into_inner).get_mut(node) {
+            gone.iter().for_each(|id| _ = known.groups.remove(id));
+        }
+    }
+
+    /// Removes one node's groups that `is_known` rejects: asks it for all of them.
     pub fn retain(&self, node: &str, is_known: impl Fn(GroupId) -> bool) {
         if let Some(known) = self.0.write().unwrap_or_else(PoisonError::into_inner).get_mut(node) {
             known.groups.retain(|id, _| is_known(*id));
@@ -195,6 +204,10 @@ mod tests {
         assert_eq!(groups.values().map(|g| g.data_packets).collect::<Vec<_>>(), [11, 20]);
         t.retain("n1", |g| g.get() == 2);
         assert!(t.group(id(1)).is_empty());
+        t.record("n1", sample(&[(3, 30)]), |_| true);
+        t.forget_groups("n1", &[id(3), id(4)]);
+        t.forget_groups("n2", &[id(2)]);
+        assert!(t.group(id(3)).is_empty());
         assert_eq!(t.group(id(2)).keys().collect::<Vec<_>>(), ["n1"]);
         t.forget_node("n1");
         assert!(t.node("n1").is_none());

@@ -319,6 +319,16 @@ impl Network {
         Some((node, self.ports[node].iter().find(|p| self.port_name(node, p.index) == port.port)?))
     }
 
+    /// The link at a port of a node, or at that of a host. A few instructions per port of the node.
+    pub(crate) fn link_at(&self, end: &Endpoint) -> Option<usize> {
+        let of_host = || {
+            let link = self.host(&end.device)?.link;
+            let decl = &self.spec.links[link];
+            (decl.a == *end || decl.b == *end).then_some(link)
+        };
+        self.port(end).map(|(_, port)| port.link).or_else(of_host)
+    }
+
     /// The node that has this port, and its neighbour there.
     pub(crate) fn across(&self, port: &Endpoint) -> Option<(NodeIx, Adjacent)> {
         let (node, info) = self.port(port)?;
@@ -753,6 +763,15 @@ mod tests {
         assert_eq!((at, up.to, n.endpoint(at, up.port).to_string().as_str()), (leaf2, spine1, "leaf2/up1"));
         assert_eq!(n.endpoint(up.to, up.far_port).to_string(), "spine1/down2");
         assert!(n.across(&crate::testing::endpoint("leaf2/host1")).is_none(), "a host");
+        // By a port of either end, whichever is the first of the link, and by that of a host.
+        for (link, decl) in n.spec.links.iter().enumerate() {
+            for end in [&decl.a, &decl.b] {
+                assert_eq!(n.link_at(end), Some(link), "{end}");
+            }
+        }
+        for none in ["leaf2/none", "none/up1", "h1/none"] {
+            assert_eq!(n.link_at(&crate::testing::endpoint(none)), None, "{none}");
+        }
         assert_eq!(n.broken_between(leaf1, leaf2), Some(n.spec.links[up.link].label()));
         assert_eq!(n.broken_between(leaf1, spine1), None);
         assert_eq!((n.adjacent(leaf2).len(), n.sound(leaf2).count()), (1, 0));

@@ -287,10 +287,14 @@ impl Nodes {
             self.controller.chart_drops(&node, taken, dropped);
         }
         self.controller.drops_rose(&node, rises);
-        if self.controller.read(|d| d.node_spec(&node)).is_none() {
-            // The node left the topology meanwhile: its telemetry must be removed here.
-            self.controller.telemetry().forget_node(&node);
-            return Err(error::unknown_node(&node));
+        match self.controller.read(|d| d.node_spec(&node)) {
+            Some(now) if Arc::ptr_eq(&now, &spec) => {}
+            // What has left the node meanwhile must be removed here.
+            Some(now) => self.controller.telemetry().retain(&node, |id| now.groups.contains_key(&id)),
+            None => {
+                self.controller.telemetry().forget_node(&node);
+                return Err(error::unknown_node(&node));
+            }
         }
         let mut rtts = Vec::new();
         for (i, wire) in sample.link_rtts.into_iter().take(MAX_PORTS).enumerate() {

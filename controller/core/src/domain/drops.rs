@@ -15,9 +15,10 @@ const MAX_RISING: usize = 1024;
 const FRESH: Duration = Duration::from_secs(3);
 
 /// Notes what rose at `node`, and forgets what no longer does.
-pub(super) fn rose(state: &mut State, node: &str, rises: Vec<Rise>, now: Monotonic) {
-    let Some(at) = state.index(node) else { return };
+pub(super) fn rose(state: &mut State, node: &str, rises: Vec<Rise>, now: Monotonic) -> bool {
+    let Some(at) = state.index(node) else { return false };
     let rising: &mut BTreeMap<DropKey, Rising> = &mut state.nodes[at].telemetry.rising;
+    let were_rising = !rising.is_empty();
     rising.retain(|_, rising| is_fresh(rising, now));
     for Rise { group, port, reason, name, packets } in rises {
         if code_of(reason, port.is_some()).is_none() || rising.len() >= MAX_RISING {
@@ -25,6 +26,7 @@ pub(super) fn rose(state: &mut State, node: &str, rises: Vec<Rise>, now: Monoton
         }
         rising.insert(DropKey { group, port, reason }, Rising { name, packets, at: now });
     }
+    were_rising || !rising.is_empty()
 }
 
 pub(super) fn is_fresh(rising: &Rising, now: Monotonic) -> bool {

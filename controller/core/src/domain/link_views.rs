@@ -30,12 +30,16 @@ pub(super) struct LinkViews<'a> {
 }
 
 impl LinkViews<'_> {
-    /// See [`super::Domain::for_each_link`].
-    pub(super) fn each(&self, mut visit: impl FnMut(LinkView)) {
-        let links = self.state.network().map_or(0, |network| network.spec.links.len());
-        for declared in (0..links).flat_map(|link| self.links.declared_of(self.state, link)) {
-            self.view(declared).map(&mut visit);
-        }
+    /// See [`super::Domain::first_links`].
+    pub(super) fn first(&self, most: usize) -> (Vec<LinkView>, usize) {
+        let Some(network) = self.state.network() else { return (Vec::new(), 0) };
+        let links = 0..network.spec.links.len();
+        let declared = links.flat_map(|link| self.links.declared_of(self.state, link));
+        let first: Vec<LinkView> = declared.filter_map(|declared| self.view(declared)).take(most).collect();
+        // A direction leaves through each port of a node.
+        let all: usize = (0..network.len()).map(|node| network.ports(node).len()).sum();
+        let others = all - first.len();
+        (first, others)
     }
 
     /// See [`super::Domain::links`]. A page sorts the names of all nodes, and the ports of its own.

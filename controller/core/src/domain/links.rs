@@ -636,16 +636,19 @@ fn verdict(
 
 /// Name of the link at `end` as the APIs show it.
 pub(super) fn label_at(network: &Network, end: &Endpoint) -> String {
-    let link = network.spec.links.iter().position(|l| l.a == *end || l.b == *end);
-    link.map_or_else(|| end.to_string(), |link| label(network, link))
+    network.link_at(end).map_or_else(|| end.to_string(), |link| label(network, link))
 }
 
-/// The link that is named by its label or by one of its ends. As long as there are links: once per command.
+/// The link that is named by its label or by one of its ends: one of the device that the name begins with.
 pub(super) fn link_named(network: &Network, wanted: &str) -> Option<usize> {
-    let mut links = network.spec.links.iter().enumerate();
-    let found =
-        links.find(|(i, l)| label(network, *i) == wanted || l.a.to_string() == wanted || l.b.to_string() == wanted);
-    found.map(|(index, _)| index)
+    let device = wanted.split('/').next()?;
+    let of_node = network.node(device).into_iter().flat_map(|node| network.ports(node)).map(|port| port.link);
+    let of_host = network.host(device).map(|at| at.link);
+    let is_wanted = |link: &usize| {
+        let decl = &network.spec.links[*link];
+        label(network, *link) == wanted || decl.a.to_string() == wanted || decl.b.to_string() == wanted
+    };
+    of_node.chain(of_host).find(is_wanted)
 }
 
 /// Name of a link as the APIs show it.

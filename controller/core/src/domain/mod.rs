@@ -540,9 +540,9 @@ impl Domain {
         deliveries::mark_silent(&mut self.state, now)
     }
 
-    /// Notes drop counters of `node` that rose, at `now`.
-    pub fn drops_rose(&mut self, node: &str, rises: Vec<Rise>, now: Monotonic) {
-        drops::rose(&mut self.state, node, rises, now);
+    /// Notes drop counters of `node` that rose, at `now`. Returns whether signs of problems may be others now: some counters rise, or did.
+    pub fn drops_rose(&mut self, node: &str, rises: Vec<Rise>, now: Monotonic) -> bool {
+        drops::rose(&mut self.state, node, rises, now)
     }
 
     /// Signs of problems of a node, its ports and its links, at `now`.

@@ -121,10 +121,10 @@ impl Domain {
         Views(&self.state).member(group, host)
     }
 
-    /// Calls `visit` for every link direction out of a node's port, in the topology's order, without its problems; `now` is on the clock of
-    /// [`Domain::link_rtts`].
-    pub fn for_each_link(&self, now: Monotonic, visit: impl FnMut(LinkView)) {
-        self.link_views(now, &Troubles::new()).each(visit);
+    /// The first `most` link directions out of a node's port, in the topology's order, without their problems, and how many others there are;
+    /// `now` is on the clock of [`Domain::link_rtts`].
+    pub fn first_links(&self, now: Monotonic, most: usize) -> (Vec<LinkView>, usize) {
+        self.link_views(now, &Troubles::new()).first(most)
     }
 
     /// Up to `limit` (1..=1000) link directions that `filter` lets pass, in the order of node and port, behind the port `after` of a node. At

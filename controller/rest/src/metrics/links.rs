@@ -55,12 +55,11 @@ pub(super) fn families() -> Vec<Description> {
     FAMILIES.iter().map(Family::describe).collect()
 }
 
-/// All directions in the topology's order, or as many as fit. Building them costs the links that the topology declares.
+/// All directions in the topology's order, or as many as fit.
 pub(super) fn write(controller: &Controller, page: &mut Page<'_>) -> std::fmt::Result {
     let room = page.room(FAMILIES.len());
-    let (mut all, mut left) = (Vec::new(), 0);
-    controller.for_each_link(|link| if all.len() < room { all.push(link) } else { left += 1 });
-    page.leave_out(left * FAMILIES.len());
+    let (all, others) = controller.first_links(room);
+    page.leave_out(others * FAMILIES.len());
     for (family, read) in FAMILIES.iter().zip(READ) {
         page.write(family, all.iter().filter_map(|l| Some((labels(l), read(l)?))))?;
     }
