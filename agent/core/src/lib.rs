@@ -63,9 +63,9 @@ pub trait Datapath: Send {
 pub enum Scope {
     /// What changed in the spec.
     Spec,
-    /// That, and links, addresses, routes and neighbours: the kernel has told of a change.
+    /// That, and links, addresses, routes and neighbours: the kernel has sent a notice.
     Network,
-    /// Everything: notices of the kernel can be lost, and none tells of a change of a map.
+    /// Everything: notices of the kernel can be lost, and there is none of a change of a map.
     All,
 }
 

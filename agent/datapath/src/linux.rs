@@ -91,7 +91,7 @@ pub struct LinuxDatapath {
     repeat: tokio::time::Interval,
 }
 
-/// For what the network of the node is as wanted, as far as the kernel's notices tell.
+/// For what the network of the node is as wanted, as far as the kernel's notices have it.
 struct Settled {
     base: NodeBase,
     interfaces: BTreeMap<String, Interface>,

@@ -230,7 +230,7 @@ impl Testbed {
         &self.spec
     }
 
-    /// Reconciles with another spec of the same ports, as an agent does that has heard of no other change; with the same one everything.
+    /// Reconciles with another spec of the same ports, as an agent does that has received no notice of another change; with the same one everything.
     pub fn adopt(&mut self, spec: &NodeSpec) -> Vec<canopy_model::status::ItemError> {
         let scope = if self.spec == *spec { Scope::All } else { Scope::Spec };
         self.spec = spec.clone();

@@ -44,7 +44,7 @@ impl Egress {
     }
 
     /// Replaces the announced flows, as many as there is room for; the counters of flows that are no longer announced are removed. Returns
-    /// how many are left out: the programs count these among those that nobody announced. Costs what changed since the last call.
+    /// how many are left out: the programs count these as learned flows. Costs what changed since the last call.
     pub(crate) fn set_known(&self, want: &KnownFlows) -> Result<usize> {
         // The lock is held over the writes: two configurations at once would mix. A failure leaves `None`, so that the map is read.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

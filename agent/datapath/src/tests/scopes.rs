@@ -30,7 +30,7 @@ fn change(bed: &mut Testbed, id: u32, scope: Scope) -> Vec<(ItemKind, Option<u32
 
 /// Catches an audit of every map for a change of one group, or for a notice of the kernel.
 #[test]
-fn only_an_audit_finds_what_nothing_tells_of() {
+fn only_an_audit_finds_what_there_is_no_notice_of() {
     let mut bed = four();
     bed.datapath.bpf.qpns().delete(&0x1002).unwrap();
     let is_there = |bed: &Testbed| bed.datapath.bpf.qpns().get(&0x1002).unwrap().is_some();
