@@ -18,10 +18,8 @@ use canopy_model::ids::Generation;
 use canopy_store::{MAX_OPS, Op};
 use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::difference::differences;
-use crate::intent::{Intent, Target};
+use crate::intent::{Intent, Spec, Target};
 use crate::once;
 use crate::shares::{Bounds, Owner, Shares, owner, owner_of_group};
 
@@ -60,7 +58,7 @@ pub struct Version {
     #[serde(default)]
     pub labels: Labels,
     /// Its spec.
-    pub spec: Value,
+    pub spec: Spec,
     /// Who wrote it; absent if an earlier version of the controller wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<Written>,
@@ -269,7 +267,7 @@ fn audit(entry: &Entry<'_>, sequence: u64) -> AuditEntry {
     };
     let (mut fields, mut more_fields) = (Vec::new(), 0);
     if let (Some((_, old)), Some(new)) = (entry.old, entry.new) {
-        fields = differences(Some(&old.value()), Some(&new.value())).into_iter().map(|d| d.pointer).collect();
+        fields = Intent::differences(Some(old), Some(new)).into_iter().map(|d| d.pointer).collect();
         more_fields = fields.len().saturating_sub(MAX_FIELDS);
         fields.truncate(MAX_FIELDS);
     }
@@ -378,7 +376,7 @@ mod tests {
         fn change_of(&mut self, tenant: &str, group: &str, at: u64, octets: usize) -> usize {
             self.revision += 1;
             let metadata = metadata(tenant, self.revision);
-            let intent = |text: String| Intent { labels: Labels::new(), spec: Value::String(text) };
+            let intent = |text: String| Intent { labels: Labels::new(), spec: Spec::Json(text.into()) };
             let target = Target { kind: IntentKind::Group, name: group.to_owned() };
             let written =
                 Written { at: UnixTime::from_nanos(at), by: Principal::operator("alice", None), request: None };

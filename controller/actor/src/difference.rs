@@ -4,8 +4,11 @@
 //! Items of a list are recognised by what names them, so that one link that is taken out of a topology is one difference: its `name`, both
 //! of its ends, its `host`, or, of strings and numbers, the item itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 
+use canopy_model::topology::TopologySpec;
+use serde::Serialize;
 use serde_json::Value;
 
 /// A value that is there in one of the two only, or is another one.
@@ -24,6 +27,48 @@ pub fn differences(old: Option<&Value>, new: Option<&Value>) -> Vec<Difference> 
     let mut found = Vec::new();
     compare("", old, new, &mut found);
     found
+}
+
+/// The same of the specs of two topologies, each of which has every name once. Only what is different becomes JSON.
+pub(crate) fn of_topologies(old: &TopologySpec, new: &TopologySpec) -> Vec<Difference> {
+    let mut found = Vec::new();
+    named("/spec/hosts", &old.hosts, &new.hosts, |host| &host.name, &mut found);
+    named("/spec/links", &old.links, &new.links, |link| (&link.a, &link.b), &mut found);
+    named("/spec/nodes", &old.nodes, &new.nodes, |node| &node.name, &mut found);
+    found
+}
+
+/// A part of a spec as JSON.
+pub(crate) fn json_of(spec: &impl Serialize) -> Value {
+    // Specs are structs of strings, numbers and lists: serialising them cannot fail.
+    serde_json::to_value(spec).expect("a spec is JSON")
+}
+
+/// As [`lists`], of items that `key` names.
+fn named<'a, T: Serialize + PartialEq, K: Hash + Eq>(
+    at: &str,
+    old: &'a [T],
+    new: &'a [T],
+    key: impl Fn(&'a T) -> K,
+    found: &mut Vec<Difference>,
+) {
+    let is_same = |i: usize| matches!((old.get(i), new.get(i)), (Some(old), Some(new)) if old == new);
+    let others = old.iter().enumerate().filter(|(i, _)| !is_same(*i));
+    let mut before: HashMap<K, (usize, &T)> = others.map(|(i, item)| (key(item), (i, item))).collect();
+    for (i, item) in new.iter().enumerate().filter(|(i, _)| !is_same(*i)) {
+        match before.remove(&key(item)) {
+            Some((_, was)) if was == item => {}
+            was => {
+                compare(&format!("{at}/{i}"), was.map(|(_, was)| json_of(was)).as_ref(), Some(&json_of(item)), found)
+            }
+        }
+    }
+    let mut gone: Vec<(String, usize, Value)> =
+        before.into_values().map(|(i, was)| (json_of(was), i)).map(|(was, i)| (name(&was), i, was)).collect();
+    gone.sort_by(|a, b| a.0.cmp(&b.0));
+    for (_, i, was) in gone {
+        compare(&format!("{at}/{i}"), Some(&was), None, found);
+    }
 }
 
 fn compare(at: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<Difference>) {
@@ -78,6 +123,43 @@ mod tests {
     fn of(old: &Value, new: &Value) -> Vec<(String, Value, Value)> {
         let found = differences(Some(old), Some(new)).into_iter();
         found.map(|d| (d.pointer, d.old.unwrap_or_default(), d.new.unwrap_or_default())).collect()
+    }
+
+    /// Some of these nodes, hosts and links, in an order that the seed gives, with a value that it gives.
+    fn topology(seed: u64) -> TopologySpec {
+        let bit = |at: usize| seed >> (at % 61) & 1 == 1;
+        let mut nodes: Vec<Value> = (0..6)
+            .filter(|i| bit(*i))
+            .map(|i| json!({"name": format!("n{i}"), "id": i + 1, "tier": 1 + u8::from(bit(i + 7))}))
+            .collect();
+        let mut links: Vec<Value> = (0..6)
+            .filter(|i| bit(i + 13))
+            .map(|i| json!({"a": format!("n{i}/eth1"), "b": format!("n{}/eth2", i + 1), "mtu": 4000 + u32::from(bit(i + 20))}))
+            .collect();
+        let hosts: Vec<Value> = (0..4)
+            .filter(|i| bit(i + 27))
+            .map(|i| json!({"name": format!("h{i}"), "address": format!("2001:db8:{i}::1"), "prefix": format!("2001:db8:{i}::/64")}))
+            .collect();
+        if bit(33) {
+            nodes.reverse();
+        }
+        let turned = usize::from(bit(34)).min(links.len());
+        links.rotate_left(turned);
+        serde_json::from_value(json!({"nodes": nodes, "hosts": hosts, "links": links})).unwrap()
+    }
+
+    /// Catches a difference that is missed, one that is none, and one at another place.
+    #[test]
+    fn topologies_differ_as_their_json_does() {
+        // SplitMix64: pairs with none, few and many items in common.
+        let drawn = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (i << 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        for i in 0..3000 {
+            let old = drawn(i);
+            let new = if i % 3 == 0 { old ^ 1 << (i % 61) } else { drawn(i + 5000) };
+            let [old, new] = [old, new].map(topology);
+            let [before, after] = [&old, &new].map(|spec| json!({"spec": spec}));
+            assert_eq!(of_topologies(&old, &new), differences(Some(&before), Some(&after)), "{i}");
+        }
     }
 
     #[test]

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What operators declare: labels and spec of a resource, as JSON, whatever its kind.
+//! What operators declare: labels and spec of a resource, whatever its kind.
+
+use std::sync::Arc;
 
 use canopy_controller_core::audit::IntentKind;
 use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels, Metadata};
 use canopy_controller_core::tenant::{recorded, to_record};
 use canopy_controller_core::{Command, Domain};
+use canopy_model::topology::TopologySpec;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::difference::{Difference, differences, json_of, of_topologies};
 
 /// A resource by kind and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,18 +34,69 @@ pub struct Intent {
     /// Labels.
     pub labels: Labels,
     /// Spec, as the API has it.
-    pub spec: Value,
+    pub spec: Spec,
+}
+
+/// The spec of a resource. That of a topology is shared with the domain: as JSON a large one would take as much memory again, several times.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Spec {
+    /// A topology.
+    Topology(Arc<TopologySpec>),
+    /// Anything, as JSON; a topology that was read from a record, too.
+    Json(Value),
+}
+
+impl Spec {
+    /// As JSON.
+    pub fn into_json(self) -> Value {
+        match self {
+            Self::Topology(spec) => json_of(&*spec),
+            Self::Json(value) => value,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Spec {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Value::deserialize(from).map(Self::Json)
+    }
 }
 
 impl Intent {
     fn new(labels: &Labels, spec: &impl Serialize) -> Self {
-        // Specs are structs of strings, numbers and lists: serialising them cannot fail.
-        Self { labels: labels.clone(), spec: serde_json::to_value(spec).expect("a spec is JSON") }
+        Self { labels: labels.clone(), spec: Spec::Json(json_of(spec)) }
+    }
+
+    fn of_topology(labels: &Labels, spec: &Arc<TopologySpec>) -> Self {
+        Self { labels: labels.clone(), spec: Spec::Topology(Arc::clone(spec)) }
+    }
+
+    /// What is different from `old`, by JSON pointers into the resource.
+    pub(crate) fn differences(old: Option<&Self>, new: Option<&Self>) -> Vec<Difference> {
+        if let (
+            Some(Self { spec: Spec::Topology(old_spec), labels: old }),
+            Some(Self { spec: Spec::Topology(spec), labels }),
+        ) = (old, new)
+        {
+            let mut found = differences(Some(&of_labels(old, None)), Some(&of_labels(labels, None)));
+            found.extend(of_topologies(old_spec, spec));
+            return found;
+        }
+        let [old, new] = [old, new].map(|intent| intent.map(|intent| intent.clone().value()));
+        differences(old.as_ref(), new.as_ref())
     }
 
     /// As one value, in which JSON pointers are those of the resource.
-    pub fn value(&self) -> Value {
-        json!({"metadata": {"labels": self.labels}, "spec": self.spec})
+    pub(crate) fn value(self) -> Value {
+        of_labels(&self.labels, Some(self.spec.into_json()))
+    }
+}
+
+fn of_labels(labels: &Labels, spec: Option<Value>) -> Value {
+    match spec {
+        Some(spec) => json!({"metadata": {"labels": labels}, "spec": spec}),
+        None => json!({"metadata": {"labels": labels}}),
     }
 }
 
@@ -49,7 +105,7 @@ impl Intent {
 pub(crate) struct Declared {
     #[serde(default)]
     labels: Labels,
-    spec: Value,
+    spec: Spec,
     /// Of a group in another tenant than the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tenant: Option<String>,
@@ -78,10 +134,14 @@ impl Declared {
     /// # Errors
     /// The spec is not one of this version.
     pub(crate) fn command(&self, target: &Target) -> Result<Option<Command>, serde_json::Error> {
-        let (name, labels, spec) = (target.name.clone(), self.labels.clone(), self.spec.clone());
+        let (name, labels) = (target.name.clone(), self.labels.clone());
+        if let (IntentKind::Topology, Spec::Topology(spec)) = (target.kind, &self.spec) {
+            return Ok(Some(Command::PutTopology { labels, spec: Arc::clone(spec), if_match: None }));
+        }
+        let spec = self.spec.clone().into_json();
         Ok(Some(match target.kind {
             IntentKind::Topology => {
-                Command::PutTopology { labels, spec: serde_json::from_value(spec)?, if_match: None }
+                Command::PutTopology { labels, spec: Arc::new(serde_json::from_value(spec)?), if_match: None }
             }
             IntentKind::Drain => {
                 let spec = serde_json::from_value(spec)?;
@@ -167,7 +227,10 @@ impl Target {
             declared.map(|(metadata, spec)| (metadata.clone(), Intent::new(&metadata.labels, spec)))
         }
         match self.kind {
-            IntentKind::Topology => owned(domain.declared_topology()),
+            IntentKind::Topology => {
+                let (metadata, spec) = domain.declared_topology()?;
+                Some((metadata.clone(), Intent::of_topology(&metadata.labels, spec)))
+            }
             IntentKind::Drain => owned(domain.declared_drain(&self.name)),
             IntentKind::Silence => owned(domain.declared_silence(&self.name)),
             IntentKind::Group => owned(domain.declared_group(&self.name)),
@@ -221,7 +284,7 @@ impl Target {
 /// What a command declares its target to be from now on; `None` where it deletes it, or declares nothing.
 pub(crate) fn wanted(command: &Command) -> Option<Intent> {
     match command {
-        Command::PutTopology { labels, spec, .. } => Some(Intent::new(labels, spec)),
+        Command::PutTopology { labels, spec, .. } => Some(Intent::of_topology(labels, spec)),
         Command::PutDrain { labels, spec, .. } => Some(Intent::new(labels, spec)),
         Command::PutSilence { labels, spec, .. } => Some(Intent::new(labels, spec)),
         Command::PutGroup { labels, spec, .. } => Some(Intent::new(labels, spec)),

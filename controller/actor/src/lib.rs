@@ -61,6 +61,6 @@ pub mod traces;
 pub use controller::{AgentConnection, Controller, Done};
 pub use error::{CommandError, RestoreError, StartError};
 pub use history::AuditFilter;
-pub use intent::{Intent, Target};
+pub use intent::{Intent, Spec, Target};
 pub use order::{Manager, Order, Precondition};
 pub use start::{Running, start, start_with};

@@ -219,7 +219,11 @@ mod tests {
                 link("n1/eth9", "s1/eth0"), link("n4/eth9", "r1/eth0"),
             ],
         });
-        Command::PutTopology { labels: Labels::new(), spec: serde_json::from_value(spec).unwrap(), if_match: None }
+        Command::PutTopology {
+            labels: Labels::new(),
+            spec: Arc::new(serde_json::from_value(spec).unwrap()),
+            if_match: None,
+        }
     }
 
     #[tokio::test]

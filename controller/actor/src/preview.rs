@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use canopy_controller_core::effect::Effect;
 use canopy_controller_core::{Domain, Prepared};
 
-use crate::difference::{Difference, differences};
+use crate::difference::Difference;
 use crate::intent::{Intent, Target};
 
 /// What a write would change and do.
@@ -28,8 +28,7 @@ impl Preview {
         new: Option<&Intent>,
         prepared: &Prepared,
     ) -> Self {
-        let [old, new] = [old, new].map(|intent| intent.map(Intent::value));
-        let changes = differences(old.as_ref(), new.as_ref());
+        let changes = Intent::differences(old, new);
         let effects = if prepared.is_noop() { Vec::new() } else { domain.effects(prepared) };
         let plan = plan(target, &changes, &effects);
         Self { changes, effects, plan }

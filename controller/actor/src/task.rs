@@ -24,6 +24,7 @@ use canopy_controller_core::uid::Uid;
 use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
 use canopy_store::{MAX_OPS, ORDINARY_OCTETS, Op, Revision, Store, StoreError};
 use canopy_units::{Monotonic, UnixTime};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -354,7 +355,7 @@ impl Task {
         let dry_run = order.dry_run;
         let trace = order.trace;
         let begun = self.controller.now();
-        let prepared = self.controller.read(|d| self.prepare(d, order, false));
+        let prepared = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, false)));
         if let Some(trace) = trace {
             let (traces, now) = (self.controller.traces(), self.controller.now());
             traces.record(Span::part(trace, "wait", arrived, begun));
@@ -567,7 +568,7 @@ impl Task {
             return failed.map_or(Ok(()), Err);
         }
         let stored = self.controller.now();
-        let done = self.apply(change);
+        let done = beside_others(rewires, || self.apply(change));
         self.stored(begun, stored);
         self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
         _ = answer.send(done);
@@ -715,6 +716,14 @@ impl Task {
         let nodes = self.controller.write(|d| d.raise_term(term));
         self.controller.publish_nodes(&nodes);
         Ok(())
+    }
+}
+
+/// Does what may take seconds, as that of a large topology does, without holding up the other tasks of this thread.
+fn beside_others<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread if is_long => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 

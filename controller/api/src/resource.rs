@@ -137,6 +137,9 @@ impl std::fmt::Display for Kind {
 /// A resource as it is sent to clients. Not one generic type: the API description needs a name for each.
 macro_rules! resource {
     ($(#[$doc:meta])* $name:ident, $metadata:ty, $spec:ty, $status:ty) => {
+        $crate::resource::resource!($(#[$doc])* $name, $metadata, $spec as $spec, $status);
+    };
+    ($(#[$doc:meta])* $name:ident, $metadata:ty, $spec:ty as $described:ty, $status:ty) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
         #[serde(rename_all = "camelCase")]
@@ -150,6 +153,7 @@ macro_rules! resource {
             /// Identity.
             pub metadata: $metadata,
             /// As declared, or as derived from declared resources.
+            #[schema(value_type = $described)]
             pub spec: $spec,
             /// Observed state.
             pub status: $status,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The network.
 
+use std::sync::Arc;
+
 use canopy_controller_core::view;
 use canopy_model::topology::TopologySpec;
 use serde::{Deserialize, Serialize};
@@ -13,7 +15,7 @@ use crate::{ApiVersion, Kind};
 
 resource!(
     /// The network.
-    TopologyResource, Metadata, TopologySpec, TopologyStatus
+    TopologyResource, Metadata, Arc<TopologySpec> as TopologySpec, TopologyStatus
 );
 
 impl From<view::TopologyView> for TopologyResource {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
@@ -27,7 +28,7 @@ pub enum Command {
         /// Labels of the topology.
         labels: Labels,
         /// The network.
-        spec: TopologySpec,
+        spec: Arc<TopologySpec>,
         /// Refused with `Conflict` unless the topology is at this generation.
         if_match: Option<Generation>,
     },

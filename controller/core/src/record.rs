@@ -6,6 +6,7 @@
 //! record is free.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use canopy_model::FieldError;
 use canopy_model::group::GroupSpec;
@@ -182,7 +183,7 @@ pub struct RetirementRecord {
 pub struct TopologyRecord {
     pub(crate) metadata: Metadata,
     pub(crate) revision: u64,
-    pub(crate) spec: TopologySpec,
+    pub(crate) spec: Arc<TopologySpec>,
     /// Epochs of the groups (by id) whose trees topology changes have moved since their own records were written. Kept
     /// here because one transaction cannot rewrite the records of a million groups.
     #[serde(default)]
@@ -221,7 +222,7 @@ pub struct LinksRecord {
 
 impl TopologyRecord {
     /// `links`: what changes with links, unless it has a record of its own.
-    pub(crate) fn new(metadata: Metadata, revision: u64, spec: TopologySpec, links: Option<LinksRecord>) -> Self {
+    pub(crate) fn new(metadata: Metadata, revision: u64, spec: Arc<TopologySpec>, links: Option<LinksRecord>) -> Self {
         let LinksRecord { moved, behind, digests, down, silent, .. } = links.unwrap_or_default();
         Self { metadata, revision, spec, moved, behind, digests, down, silent }
     }

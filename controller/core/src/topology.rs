@@ -73,7 +73,7 @@ pub(crate) struct PortInfo {
     pub(crate) index: PortIndex,
     pub(crate) link: usize,
     /// True when this node is the link's `a` end.
-    is_a: bool,
+    pub(crate) is_a: bool,
     pub(crate) far: Far,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Attachment {
 impl Network {
     /// The network with every link in service.
     #[cfg(test)]
-    pub(crate) fn build(spec: TopologySpec, plan: &AddressPlan) -> Result<Self, FieldErrors> {
+    pub(crate) fn build(spec: impl Into<Arc<TopologySpec>>, plan: &AddressPlan) -> Result<Self, FieldErrors> {
         Self::build_around(spec, plan, &BTreeSet::new(), &[], &[])
     }
 
@@ -126,12 +126,13 @@ impl Network {
     /// # Errors
     /// Every invalid field.
     pub(crate) fn build_around(
-        spec: TopologySpec,
+        spec: impl Into<Arc<TopologySpec>>,
         plan: &AddressPlan,
         down: &BTreeSet<Endpoint>,
         drains: &[DrainTarget<'_>],
         left: &[&str],
     ) -> Result<Self, FieldErrors> {
+        let spec = spec.into();
         check_sizes(&spec)?;
         spec.validate()?;
         check_prefixes(&spec.hosts, plan)?;
@@ -151,7 +152,7 @@ impl Network {
         destinations.sort_unstable();
         let network = Self {
             ids: spec.nodes.iter().map(|node| node.id).collect(),
-            spec: Arc::new(spec),
+            spec,
             destinations: destinations.into(),
             ends: Arc::new(ends),
             by_name: Arc::new(by_name),

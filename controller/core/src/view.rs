@@ -2,6 +2,7 @@
 //! Views of resources: metadata, spec and status. Their JSON form belongs to `canopy_controller_api`.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
@@ -62,7 +63,7 @@ pub struct TopologyView {
     /// Identity.
     pub metadata: Metadata,
     /// As declared.
-    pub spec: TopologySpec,
+    pub spec: Arc<TopologySpec>,
     /// Observed state.
     pub status: TopologyStatus,
 }

@@ -80,7 +80,7 @@ impl Controller {
 
     /// The command that declares a network.
     pub fn put_topology(spec: TopologySpec) -> Command {
-        Command::PutTopology { labels: Labels::new(), spec, if_match: None }
+        Command::PutTopology { labels: Labels::new(), spec: spec.into(), if_match: None }
     }
 
     /// The command that declares the group.

@@ -102,7 +102,7 @@ async fn drains_end_in_the_order_of_their_times_and_others_stay() {
     // As if an operator had removed it: its last version can be put back.
     let versions = controller.versions(Target { kind: IntentKind::Drain, name: "a".into() }).await.unwrap();
     assert_eq!((versions.len(), versions[0].deleted), (1, true));
-    assert_eq!(versions[0].spec["until"], json!(rfc3339::format(first)));
+    assert_eq!(versions[0].spec.clone().into_json()["until"], json!(rfc3339::format(first)));
     stop(running).await;
     let running = start(store, Default::default()).await.unwrap();
     assert_eq!(names(&running.controller), ["by-hand", "late"]);

@@ -13,7 +13,7 @@ use canopy_controller_core::metadata::Labels;
 use canopy_model::srh_hmac::HmacPhase;
 use canopy_model::status::NodeStatus;
 use canopy_model::topology::TopologySpec;
-use canopy_store::{MemStore, Op, Revision, Snapshot, Store, StoreError};
+use canopy_store::{MAX_OPS, MemStore, Op, Revision, Snapshot, Store, StoreError};
 use tokio::task::JoinHandle;
 
 /// A store whose commits wait for the gate, or fail.
@@ -88,7 +88,7 @@ fn put_topology(nodes: u64) -> Command {
         .map(|i| serde_json::json!({"a": format!("n{i}/up"), "b": format!("n{}/down", i + 1)}))
         .collect();
     let spec: TopologySpec = serde_json::from_value(serde_json::json!({"nodes": nodes, "links": links})).unwrap();
-    Command::PutTopology { labels: Labels::new(), spec, if_match: None }
+    Command::PutTopology { labels: Labels::new(), spec: spec.into(), if_match: None }
 }
 
 fn put_group(name: &str) -> Command {
@@ -206,6 +206,23 @@ async fn commands_that_wait_share_a_commit_and_see_each_other() {
         assert_eq!(again.read(|d| d.group(&name)).map(|g| g.spec), controller.read(|d| d.group(&name)).map(|g| g.spec));
         assert_eq!(again.read(|d| d.group(&name)).is_some(), i != 7);
     }
+}
+
+/// Catches a command that did not fit into a commit any more and has one of its own.
+#[tokio::test]
+async fn commands_that_do_not_fit_into_one_commit_share_the_next() {
+    let store = Arc::new(Gated::default());
+    let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
+    let commands = (0..MAX_OPS + MAX_OPS / 2).map(|i| put_group(&format!("g{i}"))).collect();
+    let answers = behind_a_commit(&store, &controller, commands).await;
+    let before = store.commits.load(Ordering::SeqCst);
+    store.set_closed(false);
+    for answer in answers {
+        answer.await.unwrap().unwrap();
+    }
+    // That of the first command, which they waited for, and two for a record of each of them and one that they share.
+    assert_eq!(store.commits.load(Ordering::SeqCst) - before, 3);
+    assert_eq!(store.scan("group/").unwrap().entries.len(), 1 + MAX_OPS + MAX_OPS / 2);
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ async fn versions(controller: &Controller, name: &str) -> Vec<String> {
             } else {
                 "present"
             };
-            format!("{} {} {state}", v.generation, v.spec["pathMtu"])
+            format!("{} {} {state}", v.generation, v.spec.clone().into_json()["pathMtu"])
         })
         .collect()
 }

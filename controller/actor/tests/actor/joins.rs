@@ -30,7 +30,8 @@ async fn joins_and_leaves_of_hosts_are_counted_in_an_audit_of_their_own() {
         "links": [{"a": "n1/eth1", "b": "h1/eth0"}],
     }))
     .unwrap();
-    carry_out(controller, Command::PutTopology { labels: Labels::new(), spec, if_match: None }, alice()).await;
+    carry_out(controller, Command::PutTopology { labels: Labels::new(), spec: spec.into(), if_match: None }, alice())
+        .await;
     let (tenant, name, labels, spec) = (None, "g".to_owned(), Labels::new(), GroupSpec::default());
     let group = Command::PutGroup { tenant, name, labels, spec, if_match: None, create_only: false };
     carry_out(controller, group, alice()).await;

@@ -189,50 +189,69 @@ impl Links {
     /// Applies the settings of the topology's links.
     pub(super) fn tune(&mut self, state: &State, now: Monotonic) {
         let mut before = std::mem::take(&mut self.nodes);
-        let mut nodes: HashMap<String, BTreeMap<String, Direction>> = HashMap::new();
-        let ports = state.nodes.iter().flat_map(|n| n.spec.base.ports.iter().map(|p| (&n.spec.base.name, p)));
-        let named = ports.map(|(node, p)| (Endpoint { device: node.clone(), port: p.name.clone() }, p.index));
-        let indexes: HashMap<Endpoint, PortIndex> = named.collect();
-        for declared in self.declared(state) {
-            let Declared { from, to, settings, port, source, .. } = declared;
-            let is_new_node = !before.contains_key(&from.device);
-            let old = before.get_mut(&from.device).and_then(|ports| ports.remove(&from.port));
-            let new = || Direction {
-                to: to.clone(),
-                machine: None,
-                report: None,
-                refused: 0,
-                queue: None,
-                losses: Losses::default(),
-                carried: Carried::default(),
-                data: Losses::default(),
-                avoided: Avoided::No,
-                index: None,
-                numbered: 0,
-            };
-            let mut direction = old.filter(|d| d.to == to).unwrap_or_else(new);
-            let index = indexes.get(&from).copied();
-            if direction.index != index && !is_new_node {
-                direction.numbered = state.revision;
+        let mut nodes = HashMap::with_capacity(state.nodes.len());
+        for (at, network) in
+            state.network().into_iter().flat_map(|network| (0..network.len()).map(move |at| (at, network)))
+        {
+            let mut old = before.remove(network.name(at));
+            let mut ports = BTreeMap::new();
+            for info in network.ports(at) {
+                let declared = self.direction_of(network, info.link, info.is_a);
+                let was = old.as_mut().map(|ports| ports.remove(&declared.from.port));
+                let port = declared.from.port.clone();
+                ports.insert(port, self.tuned(state, declared, info.index, was, now));
             }
-            direction.index = index;
-            direction.avoid(state, &from);
-            direction.machine = match direction.machine.take() {
-                _ if port.rate == Rate::ZERO => None,
-                Some(machine) => Some(machine),
-                None => self.machine(&from, &to, settings, port, now),
-            };
-            if let Some(machine) = &mut direction.machine {
-                // Settings were validated with the topology and the controller's configuration, so this cannot fail.
-                _ = machine.configure(settings, port, source, now);
+            if !ports.is_empty() {
+                nodes.insert(network.name(at).to_owned(), ports);
             }
-            nodes.entry(from.device).or_default().insert(from.port, direction);
         }
         self.nodes = nodes;
         self.flows.retain(|node| state.index(node).is_some());
         self.due = state.nodes.iter().map(|n| n.spec.base.name.clone()).collect();
         self.due.extend(self.recorded.nodes().cloned());
         self.prune_due(state);
+    }
+
+    /// A direction as it is declared, which continues as it `was`; `None`: its node is new.
+    fn tuned(
+        &self,
+        state: &State,
+        declared: Declared,
+        index: PortIndex,
+        was: Option<Option<Direction>>,
+        now: Monotonic,
+    ) -> Direction {
+        let Declared { from, to, settings, port, source, .. } = declared;
+        let is_new_node = was.is_none();
+        let new = || Direction {
+            to: to.clone(),
+            machine: None,
+            report: None,
+            refused: 0,
+            queue: None,
+            losses: Losses::default(),
+            carried: Carried::default(),
+            data: Losses::default(),
+            avoided: Avoided::No,
+            index: None,
+            numbered: 0,
+        };
+        let mut direction = was.flatten().filter(|d| d.to == to).unwrap_or_else(new);
+        if direction.index != Some(index) && !is_new_node {
+            direction.numbered = state.revision;
+        }
+        direction.index = Some(index);
+        direction.avoid(state, &from);
+        direction.machine = match direction.machine.take() {
+            _ if port.rate == Rate::ZERO => None,
+            Some(machine) => Some(machine),
+            None => self.machine(&from, &to, settings, port, now),
+        };
+        if let Some(machine) = &mut direction.machine {
+            // Settings were validated with the topology and the controller's configuration, so this cannot fail.
+            _ = machine.configure(settings, port, source, now);
+        }
+        direction
     }
 
     /// Notes for the links of these ports whether trees and routes avoid them.
@@ -537,40 +556,33 @@ impl Links {
 
     /// The directions of a link that leave through a node's port.
     fn directions<'a>(&'a self, network: &'a Network, link: usize) -> impl Iterator<Item = Declared> + 'a {
+        let both = [true, false].into_iter().map(move |is_a| self.direction_of(network, link, is_a));
+        both.filter(|declared| network.node(&declared.from.device).is_some())
+    }
+
+    /// The direction out of the `a` end of a link, or out of the other one.
+    fn direction_of(&self, network: &Network, link: usize, is_a: bool) -> Declared {
         let decl = &network.spec.links[link];
-        let directions = {
-            let (buffer, v_ecn, v_growth) = (decl.buffer, decl.v_ecn, decl.v_growth);
-            let at_a = (
-                buffer.and_then(LinkBuffer::at_a),
-                v_ecn.and_then(PortNumber::at_a),
-                v_growth.and_then(PortNumber::at_a),
-            );
-            let at_b = (
-                buffer.and_then(LinkBuffer::at_b),
-                v_ecn.and_then(PortNumber::at_b),
-                v_growth.and_then(PortNumber::at_b),
-            );
-            let ends = [(&decl.a, &decl.b, at_a), (&decl.b, &decl.a, at_b)];
-            ends.into_iter().map(move |(from, to, (buffer, v_ecn, v_growth))| {
-                let v_ecn = v_ecn.and_then(|permille| u16::try_from(permille).ok());
-                let settings = ThresholdSettings {
-                    alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
-                    k_base: decl.k_base.unwrap_or(self.defaults.k_base),
-                    v_ecn_permille: v_ecn.unwrap_or(self.defaults.v_ecn_permille),
-                    v_growth: v_growth.map(Octets).or(self.defaults.v_growth),
-                    ..self.defaults
-                };
-                let port = PortLimits { rate: decl.rate, buffer };
-                let source = match decl.rtt {
-                    Some(rtt) => RttSource::Configured(rtt),
-                    // A host does not answer STAMP.
-                    None if network.node(&to.device).is_none() => RttSource::Unknown,
-                    None => RttSource::Measured,
-                };
-                Declared { link, from: from.clone(), to: to.clone(), settings, port, source }
-            })
+        let (from, to) = if is_a { (&decl.a, &decl.b) } else { (&decl.b, &decl.a) };
+        let at_end =
+            |number: Option<PortNumber>| number.and_then(if is_a { PortNumber::at_a } else { PortNumber::at_b });
+        let buffer = decl.buffer.and_then(if is_a { LinkBuffer::at_a } else { LinkBuffer::at_b });
+        let v_ecn = at_end(decl.v_ecn).and_then(|permille| u16::try_from(permille).ok());
+        let settings = ThresholdSettings {
+            alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
+            k_base: decl.k_base.unwrap_or(self.defaults.k_base),
+            v_ecn_permille: v_ecn.unwrap_or(self.defaults.v_ecn_permille),
+            v_growth: at_end(decl.v_growth).map(Octets).or(self.defaults.v_growth),
+            ..self.defaults
         };
-        directions.filter(|d| network.node(&d.from.device).is_some())
+        let port = PortLimits { rate: decl.rate, buffer };
+        let source = match decl.rtt {
+            Some(rtt) => RttSource::Configured(rtt),
+            // A host does not answer STAMP.
+            None if network.node(&to.device).is_none() => RttSource::Unknown,
+            None => RttSource::Measured,
+        };
+        Declared { link, from: from.clone(), to: to.clone(), settings, port, source }
     }
 
     pub(super) fn direction(&self, from: &Endpoint) -> Option<&Direction> {

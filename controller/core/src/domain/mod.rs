@@ -253,8 +253,8 @@ impl Domain {
     }
 
     /// The topology as it is declared; nothing of its state.
-    pub fn declared_topology(&self) -> Option<(&Metadata, &TopologySpec)> {
-        self.state.topology.as_ref().map(|t| (&t.metadata, &*t.network.spec))
+    pub fn declared_topology(&self) -> Option<(&Metadata, &Arc<TopologySpec>)> {
+        self.state.topology.as_ref().map(|t| (&t.metadata, &t.network.spec))
     }
 
     /// A drain as it is declared.

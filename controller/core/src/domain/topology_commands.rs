@@ -44,7 +44,7 @@ impl TopologyCommands<'_> {
     pub(super) fn put(
         &self,
         labels: Labels,
-        spec: TopologySpec,
+        spec: Arc<TopologySpec>,
         if_match: Option<Generation>,
         written: &Written,
     ) -> Result<Prepared, DomainError> {
@@ -56,7 +56,7 @@ impl TopologyCommands<'_> {
         let mut errors = FieldErrors::default();
         check_labels(&labels, &mut errors);
         errors.into_result()?;
-        if let Some(t) = self.0.topology.as_ref().filter(|t| t.metadata.labels == labels && *t.network.spec == spec) {
+        if let Some(t) = self.0.topology.as_ref().filter(|t| t.metadata.labels == labels && t.network.spec == spec) {
             return Ok(Prepared::noop(self.0, t.metadata.generation));
         }
         // Ports that are no longer declared are dropped from the list of those that carry nothing.
@@ -222,7 +222,7 @@ impl TopologyCommands<'_> {
     /// With what changes with links, or without it.
     fn topology_record(&self, metadata: &Metadata, network: &Network, links: Option<LinksRecord>) -> Record {
         let revision = self.0.revision + 1;
-        let (metadata, spec) = (metadata.clone(), TopologySpec::clone(&network.spec));
+        let (metadata, spec) = (metadata.clone(), Arc::clone(&network.spec));
         Record::Topology(Box::new(TopologyRecord::new(metadata, revision, spec, links)))
     }
 

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use canopy_model::group::EncodingMode;
 use canopy_model::member::Role;
 use canopy_model::node_spec::BranchKind;
-use canopy_model::topology::TopologySpec;
 
 use super::node_views::is_synced;
 use super::paging::{EXAMINED, Found, GroupFilter};
@@ -30,7 +30,7 @@ impl Views<'_> {
     /// The network; `None` before a topology was declared.
     pub(super) fn topology(&self) -> Option<TopologyView> {
         let (t, status) = (self.0.topology.as_ref()?, self.topology_status()?);
-        Some(TopologyView { metadata: t.metadata.clone(), spec: TopologySpec::clone(&t.network.spec), status })
+        Some(TopologyView { metadata: t.metadata.clone(), spec: Arc::clone(&t.network.spec), status })
     }
 
     /// What is observed of the network; `None` before a topology was declared.

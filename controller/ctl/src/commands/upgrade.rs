@@ -2,6 +2,7 @@
 //! `upgrade plan`: what is upgraded in which order, from the versions that the controller reports.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use canopy_controller_api::topology::TopologyResource;
 use canopy_controller_api::version::Version;
@@ -41,7 +42,10 @@ async fn read(client: &Client) -> Result<Running, Failure> {
     let nodes = pages::nodes(client).await?;
     let links = match nodes.is_empty() {
         true => Vec::new(),
-        false => client.get::<TopologyResource>(doing, "/api/v1/topology").await?.spec.links,
+        false => {
+            let topology = client.get::<TopologyResource>(doing, "/api/v1/topology").await?;
+            Arc::unwrap_or_clone(topology.spec).links
+        }
     };
     let agents: Vec<(String, Option<Release>)> =
         nodes.iter().map(|node| (node.metadata.name.clone(), node.status.agent_version.parse().ok())).collect();

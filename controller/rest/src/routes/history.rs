@@ -135,7 +135,7 @@ fn item(tenant: Option<String>, version: Version) -> VersionItem {
         uid,
         generation,
         labels,
-        spec,
+        spec: spec.into_json(),
         written_unix_ns: written.as_ref().map(|w| w.at.nanos()),
         written_by: written.map(|w| w.by.into()),
         ended_unix_ns: ended.as_ref().map(|w| w.at.nanos()),

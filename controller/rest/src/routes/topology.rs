@@ -49,7 +49,7 @@ pub(crate) async fn delete(State(controller): State<Controller>, conditions: Con
 
 pub(crate) fn command(input: Input<TopologySpec>) -> Result<Command, ApiError> {
     input.check(Kind::Topology, Some(NAME))?;
-    Ok(Command::PutTopology { labels: input.metadata.labels, spec: input.spec, if_match: None })
+    Ok(Command::PutTopology { labels: input.metadata.labels, spec: input.spec.into(), if_match: None })
 }
 
 fn read(domain: &Domain) -> Result<(String, TopologyResource), ApiError> {

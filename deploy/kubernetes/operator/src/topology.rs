@@ -49,7 +49,7 @@ pub fn decide(resource: &Topology, manager: &str, found: Option<&TopologyResourc
         }
         _ => {}
     }
-    if found.spec == resource.spec.topology && found.metadata.labels == labels {
+    if *found.spec == resource.spec.topology && found.metadata.labels == labels {
         Step::Keep
     } else {
         Step::Change(document)

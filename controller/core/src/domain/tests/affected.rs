@@ -97,7 +97,7 @@ fn a_command(w: &World, dice: &mut Dice, hosts: u64) -> Command {
         15 => Command::DeleteGroup { name: group },
         16 => super::group(&group),
         17 => {
-            let mut spec = w.domain.topology().unwrap().spec;
+            let mut spec = Arc::unwrap_or_clone(w.domain.topology().unwrap().spec);
             let at = dice.below(spec.links.len() as u64) as usize;
             spec.links[at].drained = dice.below(3) == 0;
             topology(spec)

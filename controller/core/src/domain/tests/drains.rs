@@ -79,7 +79,7 @@ fn a_drained_link_is_left_in_two_steps_and_no_topology_takes_it_back() {
 
     // Another operator applies the file of before.
     let labels = Labels::from([("by".to_owned(), "another".to_owned())]);
-    let again = |spec| Command::PutTopology { labels: labels.clone(), spec, if_match: None };
+    let again = |spec: TopologySpec| Command::PutTopology { labels: labels.clone(), spec: spec.into(), if_match: None };
     w.run(again(fabric(2, 2, 1))).unwrap();
     assert_eq!((w.made(), drained_links(&w.domain)), (None, vec![label(&old)]));
     let mut more = fabric(2, 2, 1);

@@ -210,7 +210,7 @@ fn a_new_topology_moves_only_the_groups_that_it_touches() {
     let epoch = |d: &Domain, g: &str| d.group(g).unwrap().status.epoch;
     let (a, b) = (epoch(&w.domain, "a"), epoch(&w.domain, "b"));
     let spine = w.domain.group("a").unwrap().status.tree[1].node.clone();
-    let mut spec = w.domain.topology().unwrap().spec;
+    let mut spec = Arc::unwrap_or_clone(w.domain.topology().unwrap().spec);
     // The link is replaced by one to the same two nodes on new ports: only group a ran over it.
     let used = spec.links.iter().position(|l| l.a.device == "leaf1" && l.b.device == spine).unwrap();
     spec.links.remove(used);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_model::addressing::AddressPlan;
@@ -202,8 +203,8 @@ fn restored(records: Records) -> Result<Domain, RestoreError> {
     Domain::restore(AddressPlan::default(), ThresholdSettings::default(), HmacSettings::default(), secret(), 2, records)
 }
 
-fn topology(spec: TopologySpec) -> Command {
-    Command::PutTopology { labels: Labels::new(), spec, if_match: None }
+fn topology(spec: impl Into<Arc<TopologySpec>>) -> Command {
+    Command::PutTopology { labels: Labels::new(), spec: spec.into(), if_match: None }
 }
 
 fn group(name: &str) -> Command {

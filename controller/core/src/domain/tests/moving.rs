@@ -36,7 +36,8 @@ fn spine(d: &Domain) -> String {
 }
 
 /// The link from leaf1 to `spine`, drained or not.
-fn drained(mut spec: TopologySpec, spine: &str, is: bool) -> Command {
+fn drained(spec: impl Into<Arc<TopologySpec>>, spine: &str, is: bool) -> Command {
+    let mut spec = Arc::unwrap_or_clone(spec.into());
     spec.links.iter_mut().filter(|l| l.a.device == "leaf1" && l.b.device == spine).for_each(|l| l.drained = is);
     topology(spec)
 }
@@ -411,7 +412,7 @@ fn a_move_ends_when_the_tree_in_force_is_the_wanted_one() {
         }
         w.confirm_all();
         let (old, before) = (spine(&w.domain), epoch(&w));
-        let mut spec = w.domain.topology().unwrap().spec;
+        let mut spec = Arc::unwrap_or_clone(w.domain.topology().unwrap().spec);
         let of_leaf3 = spec.links.iter_mut().find(|l| l.a.device == "leaf3" && l.b.device == old);
         of_leaf3.unwrap().drained = true;
         w.run(topology(spec)).unwrap();
@@ -489,7 +490,7 @@ fn a_tree_in_force_waits_for_the_only_link_to_a_node_and_no_new_one_leads_over_i
     assert!(e.starts_with("InUse") && e.contains("leaf2/up1"), "{e}");
 
     // Nor does a host move behind the link.
-    let mut spec = without.domain.topology().unwrap().spec;
+    let mut spec = Arc::unwrap_or_clone(without.domain.topology().unwrap().spec);
     spec.links.iter_mut().filter(|l| l.b.device == "h3-1").for_each(|l| l.a = crate::testing::endpoint("leaf2/moved"));
     let e = without.problem(topology(spec));
     assert!(e.starts_with("InUse") && e.contains("leaf2/up1"), "{e}");

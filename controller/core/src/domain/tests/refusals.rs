@@ -62,7 +62,7 @@ fn no_two_members_of_a_group_have_one_address() {
         "Invalid: spec.address: 2001:db8:201::1 is outside 2001:db8:301::/64 of host \"h3-1\""
     );
     w.run(at("h3-1", "2001:db8:301::77")).unwrap();
-    let spec = w.domain.topology().unwrap().spec;
+    let spec = Arc::unwrap_or_clone(w.domain.topology().unwrap().spec);
     let with_prefix = |host: &str, prefix: &str, address: &str| {
         let mut s = spec.clone();
         let h = s.hosts.iter_mut().find(|h| h.name == host).unwrap();
@@ -192,7 +192,7 @@ fn encodings_and_mtus() {
 #[test]
 fn topologies() {
     let mut w = world();
-    let spec = w.domain.topology().unwrap().spec;
+    let spec = Arc::unwrap_or_clone(w.domain.topology().unwrap().spec);
     let without = |host: &str| {
         let mut s = spec.clone();
         s.hosts.retain(|h| h.name != host);
@@ -219,7 +219,7 @@ fn topologies() {
     bad.links.clear();
     assert!(w.problem(topology(bad)).starts_with("Invalid: spec.hosts[0]: host \"h1-1\" has no link"));
     assert!(
-        w.problem(Command::PutTopology { labels: Labels::new(), spec, if_match: Some(9) })
+        w.problem(Command::PutTopology { labels: Labels::new(), spec: spec.into(), if_match: Some(9) })
             .starts_with("Conflict: topology \"default\" is at generation 2, not 9")
     );
     assert!(

@@ -101,7 +101,7 @@ fn anothers_change_at_a_shared_node_does_not_unready_a_group() {
 #[test]
 fn a_new_host_elsewhere_does_not_unready_a_group() {
     let mut w = ready();
-    let mut spec = w.domain.topology().unwrap().spec;
+    let mut spec = Arc::unwrap_or_clone(w.domain.topology().unwrap().spec);
     spec.hosts.push(crate::testing::host("new", 0xFFF));
     spec.links.push(crate::testing::link("leaf3/new", "new/eth0"));
     assert_eq!(w.run(topology(spec)).unwrap().nodes, ["leaf1", "leaf2", "leaf3", "spine1"], "every node gets a route");
