@@ -134,6 +134,32 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.waitForURL(`${url}/groups/g1`);
   },
 
+  /** Catches a word that is explained to the mouse alone, an explanation that becomes a part of a heading's name or stays, and a column that its word keeps from being sorted. */
+  async glossary(page) {
+    await page.goto(`${url}/links`);
+    const heading = page.getByRole("columnheader", { name: "K_max", exact: true });
+    const word = heading.getByRole("button", { name: "K_max", exact: true });
+    const tip = page.getByRole("tooltip");
+    await word.hover();
+    await tip.getByText(/^K_max: queue depth above which a node sends Long-haul CNPs/).waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    check((await page.getByRole("columnheader", { name: "K_max", exact: true }).count()) === 1, "the explanation is a part of the heading's name");
+    await page.keyboard.press("Escape");
+    await tip.waitFor({ state: "detached" });
+    await page.mouse.move(5, 5);
+    await page.getByRole("button", { name: "Peak queue" }).focus();
+    await page.keyboard.press("Tab");
+    await tip.getByText(/^K_max: /).waitFor();
+    check(await word.evaluate((button) => document.getElementById(button.getAttribute("aria-describedby") ?? "")?.getAttribute("role") === "tooltip"), "the word is not described by its explanation");
+    await page.keyboard.press("Enter");
+    await page.getByRole("columnheader", { name: "K_max" }).and(page.locator("[aria-sort=ascending]")).waitFor();
+    await page.keyboard.press("Tab");
+    await tip.getByText(/^CE: Congestion Experienced/).waitFor();
+    check((await tip.count()) === 1, "the explanation of another word stays");
+    check((await word.getAttribute("aria-describedby")) === null, "the word is described by what is not there");
+  },
+
   /** Catches a search that needs a mouse, and one that opens another thing than is marked. */
   async search(page) {
     await page.goto(url);

@@ -31,7 +31,7 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 25] = [
+const CASES: [Case; 26] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
@@ -39,6 +39,7 @@ const CASES: [Case; 25] = [
     Case { name: "groups_and_members_come_and_go_by_keyboard", run: || scenario("groupForms") },
     Case { name: "an_empty_domain_is_set_up_step_by_step", run: || scenario("firstSteps") },
     Case { name: "a_problem_is_acknowledged_and_unsilenced_by_keyboard", run: || scenario("acknowledge") },
+    Case { name: "words_are_explained_by_mouse_and_by_keyboard", run: || scenario("glossary") },
     Case { name: "things_are_found_by_name_by_keyboard", run: || scenario("search") },
     Case { name: "a_packet_is_captured_and_read_field_by_field", run: || scenario("packet") },
     Case { name: "a_pending_commit_is_on_every_page_until_it_ends", run: || scenario("commit") },

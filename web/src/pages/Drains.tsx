@@ -10,13 +10,14 @@ import { counted } from "../lib/format";
 import { Instant } from "../ui/Age";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
+import { Term } from "../ui/Term";
 import { CheckedDialog } from "../write/CheckedDialog";
 
 export function Drains() {
   const query = useQuery(queries.drains);
   const [ending, setEnding] = useState<Drain | null>(null);
   return (
-    <Page title="Drains" tab="Drains">
+    <Page title={<Term of="drain">Drains</Term>} tab="Drains">
       <Loaded query={query}>
         {(list) =>
           list.length === 0 ? (

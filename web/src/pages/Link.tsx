@@ -13,6 +13,7 @@ import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
+import { Term } from "../ui/Term";
 import { Charts } from "./charts/Charts";
 import { linkCharts } from "./charts/linkCharts";
 import { OverTime, type ChartTime } from "./charts/OverTime";
@@ -70,15 +71,15 @@ function Detail({ link }: { link: Link }) {
         <Facts title="Queue">
           <dt>Now, peak</dt>
           <dd>{dash(congestion?.queueBytes, bytes)}, {dash(congestion?.peakQueueBytes, bytes)}</dd>
-          <dt>K_min, K_max</dt>
+          <dt><Term of="K_min" />, <Term of="K_max" /></dt>
           <dd>{dash(thresholds?.kMinBytes, bytes)}, {dash(thresholds?.kMaxBytes, bytes)} {thresholds && <span className="faint">(decided by {thresholds.bound.by})</span>}</dd>
           <dt>Buffer</dt>
           <dd>{dash(spec.bufferBytes, bytes)}</dd>
-          <dt>Marked CE here</dt>
+          <dt><Term of="CE">Marked CE here</Term></dt>
           <dd>{dash(congestion?.marked, (packets) => counted(packets, "packet"))}, {dash(congestion?.emrPermille, permille)} in the last sample</dd>
-          <dt>Congestion Level</dt>
+          <dt><Term of="Congestion Level" /></dt>
           <dd>{dash(congestion?.level, count)} of 255, peak {dash(congestion?.peakLevel, count)}</dd>
-          <dt>Long-haul CNPs</dt>
+          <dt><Term of="Long-haul CNP">Long-haul CNPs</Term></dt>
           <dd>{congestion ? `Notify ${count(congestion.cnps.notify)}, Rate Reduce ${count(congestion.cnps.rateReduce)}, Pause ${count(congestion.cnps.pause)}, Resume ${count(congestion.cnps.resume)}` : "–"}</dd>
           <dt>Depth from</dt>
           <dd>{congestion?.depthSource ?? "–"}</dd>
@@ -88,11 +89,11 @@ function Detail({ link }: { link: Link }) {
         <Facts title="Loss and delay">
           <dt>Loss</dt>
           <dd>{loss ? `${loss.permille ? permille(loss.permille) : "none known"}; ${count(loss.lost)} of ${count(loss.requests)} probes, ${count(loss.dataLost)} data packets, ${count(loss.queueDrops)} dropped by the queue` : "not measured"}</dd>
-          <dt>RTT estimate</dt>
+          <dt><Term of="RTT_est">RTT estimate</Term></dt>
           <dd>{dash(rtt.estimateNs, span)}</dd>
           <dt>RTT measured, filtered</dt>
           <dd>{dash(rtt.measuredNs, span)}, {dash(rtt.filteredNs, span)}</dd>
-          <dt>Samples</dt>
+          <dt><Term of="STAMP">Samples</Term></dt>
           <dd>{count(rtt.samples)}, {count(rtt.lost)} lost, {count(rtt.refused)} refused</dd>
           <dt>Rate, load</dt>
           <dd>{rate(spec.rateBps)}, {dash(congestion?.loadBps, rate)} {load !== null && <span className="faint">{permille(load * 10)}</span>}</dd>

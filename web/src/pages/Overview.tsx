@@ -14,6 +14,7 @@ import { ObjectLink } from "../ui/ObjectLink";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemSentence } from "../ui/ProblemSentence";
 import { Shape, StateWord } from "../ui/State";
+import { Term } from "../ui/Term";
 import { DrainNow } from "./overview/DrainNow";
 import { FirstSteps } from "./overview/FirstSteps";
 import { Fleet } from "./overview/Fleet";
@@ -59,7 +60,7 @@ function Causes({ problems, status }: { problems: Problem[]; status: DomainStatu
         </p>
       ) : (
         <p className="faint" role="status">
-          {counted(roots.length, "root problem")}
+          {count(roots.length)} <Term of="root problem">{roots.length === 1 ? "root problem" : "root problems"}</Term>
           {silenced > 0 && `, ${silenced === roots.length ? "all" : count(silenced)} known to operators`}
           {problems.length > roots.length && `, ${count(problems.length - roots.length)} more that follow from ${roots.length === 1 ? "it" : "them"}`}
         </p>

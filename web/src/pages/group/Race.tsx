@@ -8,6 +8,7 @@ import { controllerNow } from "../../lib/clock";
 import { age, count, rate } from "../../lib/format";
 import { psn } from "../../lib/psn";
 import { Race as Positions, verdict, waitedFor } from "../../lib/race";
+import { Term } from "../../ui/Term";
 
 /** Lanes that are drawn; more are counted. */
 const LANES = 64;
@@ -58,9 +59,9 @@ export function Race({ group, line, onPath }: Props) {
       <div role="table" aria-label="Race" className="race" ref={rows}>
         <div role="row">
           <div role="columnheader">Receiver</div>
-          <div role="columnheader">Share acknowledged</div>
+          <div role="columnheader"><Term of="outstanding">Share acknowledged</Term></div>
           <div role="columnheader" className="right">Packets behind</div>
-          <div role="columnheader" className="right wide">AckPSN</div>
+          <div role="columnheader" className="right wide"><Term of="AckPSN" /></div>
           <div role="columnheader" className="right wide">Rate of copies</div>
         </div>
         {receivers.slice(0, LANES).map((receiver, at) => (
