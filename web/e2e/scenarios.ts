@@ -353,6 +353,42 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("heading", { level: 1, name: /n1\/eth1/ }).waitFor();
   },
 
+  /** Catches a value of an agent that is away which seems to be of now, and a line of what was checked that does not have how old it is. */
+  async late(page) {
+    await measured();
+    await outside("congest");
+    await page.goto(url);
+    const checked = page.getByText(/^Checked: 2 agents of 2 connected; 2 nodes in sync; /);
+    await checked.getByText(/; 1 agent reported its ports less than [1-5] s ago; 1 of 5 link directions reported within 5 s/).waitFor();
+    // The simulated headend reports no position of its group.
+    await checked.getByText(/; 0 groups progressing, 1 not reported; /).waitFor();
+    check((await page.locator(".stale").count()) === 0, "what is of now is grey");
+    // An agent that is connected and hangs: the controller has what it reported last, 12 s ago.
+    interface Reported {
+      status: { congestion: { reportedAgoNs: number } | null };
+    }
+    await page.route("**/api/v1/links**", async (route) => {
+      const answer = await route.fetch();
+      const body = (await answer.json()) as Reported | { items: Reported[] };
+      for (const { status } of "items" in body ? body.items : [body]) if (status.congestion) status.congestion.reportedAgoNs = 12.5e9;
+      await route.fulfill({ response: answer, json: body });
+    });
+    await checked.locator(".stale").getByText("n1 12 s ago", { exact: true }).waitFor();
+    await checked.getByText("; 0 of 5 link directions reported within 5 s").waitFor();
+    await page.goto(`${url}/links`);
+    const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "n1/eth1", exact: true }) });
+    await row.locator(".stale").getByText("12 s ago", { exact: true }).waitFor();
+    await row.locator(".stale").getByText("250 kB", { exact: true }).waitFor();
+    check((await page.getByRole("row").filter({ has: page.getByRole("link", { name: "n2/eth1", exact: true }) }).locator(".stale").count()) === 0, "a link of another agent is grey");
+    await page.goto(`${url}/links/n1/eth1`);
+    const queue = page.getByRole("region", { name: "Queue", exact: true });
+    await queue.locator(".stale").getByText("200 kB, 250 kB").waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    await page.unroute("**/api/v1/links**");
+    await queue.locator(".stale").first().waitFor({ state: "detached" });
+  },
+
   /** Catches a page that trusts what is old, a counter that is not read, and a controller that is away and seems well. */
   async controller(page) {
     await page.goto(`${url}/controller`);
