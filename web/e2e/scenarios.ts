@@ -188,6 +188,43 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.keyboard.press("Escape");
     await field.waitFor({ state: "detached" });
     check(new URL(page.url()).pathname === "/nodes/n2", "a search without a choice has gone elsewhere");
+
+    // What can be done, from whatever page: a dialog of its own, or at once.
+    const choose = async (text: string, option: string) => {
+      await page.keyboard.press("Control+k");
+      await field.waitFor();
+      await page.keyboard.type(text);
+      await found.getByRole("option", { name: option, selected: true }).waitFor();
+      await page.keyboard.press("Enter");
+      await field.waitFor({ state: "detached" });
+    };
+    const opens = async (dialog: string) => {
+      await page.getByRole("dialog", { name: dialog }).waitFor();
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+    };
+    await choose("create group", "action Create group");
+    await opens("Create a group");
+    await choose("drain n2", "action Drain node n2");
+    await opens("Drain node n2");
+    await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: "optics" } });
+    await choose("put back", "action Put back link n1/eth1--n2/eth1");
+    await opens("Put d1 back into service");
+    await choose("theme light", "action Theme: light");
+    check((await page.locator("html").getAttribute("data-theme")) === "light", "the theme is another one");
+    await choose("local time", "action Times in local time");
+    await page.getByRole("button", { name: "Times are in local time; change" }).waitFor();
+    await choose("incid", "page Incidents");
+    await page.getByRole("heading", { level: 1, name: "Incidents" }).waitFor();
+    await choose("change s", "page Change sets");
+    await page.getByRole("heading", { level: 1, name: "Change sets" }).waitFor();
+    // A network that is there is not declared.
+    await page.keyboard.press("Control+k");
+    await field.fill("declare");
+    await page.getByText("Nothing has this name.").waitFor();
+    await page.keyboard.press("Escape");
+    await choose("sign out", "action Sign out");
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
   },
 
   /** Catches a capture without its changes, a place that is not chosen by keyboard, and a file that is read without the session. */

@@ -180,8 +180,15 @@ export const writing: Record<string, (page: Page) => Promise<void>> = {
     const steps = page.getByRole("region", { name: "First steps" });
     await steps.getByText("to do").nth(3).waitFor();
     check((await steps.getByText("done", { exact: true }).count()) === 0, "a step is done in an empty domain");
-    await press(steps.getByRole("button", { name: "Declare…" }));
     const declare = page.getByRole("dialog", { name: "Declare the network" });
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: /^Name of a page/ }).fill("declare");
+    await page.getByRole("option", { name: "action Declare topology", selected: true }).waitFor();
+    await page.keyboard.press("Enter");
+    await declare.waitFor();
+    await page.keyboard.press("Escape");
+    await declare.waitFor({ state: "detached" });
+    await press(steps.getByRole("button", { name: "Declare…" }));
     await declare.getByText("It is empty.").waitFor();
     const text = declare.getByRole("textbox", { name: "Topology, JSON" });
     await text.fill("nodes:");
