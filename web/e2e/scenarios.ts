@@ -116,6 +116,18 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("searchbox", { name: "Filter events" }).fill("no event has this");
     await page.getByText("No event passes the filter.").waitFor();
     check(page.url().includes("q=no"), "the filter is not in the URL");
+    // A refusal has the id by which the controller's log has it, to copy.
+    const refused = page.waitForResponse((answer) => new URL(answer.url()).pathname === "/api/v1/hosts/nothing");
+    await page.goto(`${url}/hosts/nothing`);
+    const id = (await refused).headers()["canopy-request-id"] ?? "";
+    check(/^[0-9a-f]{32}$/.test(id), `the answer has the id ${id}`);
+    await page.getByRole("alert").getByText(id, { exact: true }).waitFor();
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await press(page.getByRole("alert").getByRole("button", { name: `Copy the id of request ${id}` }));
+    await page.getByRole("alert").getByText("Copied").waitFor();
+    check((await page.evaluate(() => navigator.clipboard.readText())) === id, "another text was copied");
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
   },
 
   /** Catches a host whose groups or port are not shown, and a page that leads nowhere. */
