@@ -31,11 +31,12 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 27] = [
+const CASES: [Case; 28] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
     Case { name: "a_link_is_drained_and_put_back_by_keyboard", run: || scenario("drain") },
+    Case { name: "a_group_and_a_drain_are_made_by_keys_alone", run: || scenario("keyboard") },
     Case { name: "groups_and_members_come_and_go_by_keyboard", run: || scenario("groupForms") },
     Case { name: "an_empty_domain_is_set_up_step_by_step", run: || scenario("firstSteps") },
     Case { name: "a_problem_is_acknowledged_and_unsilenced_by_keyboard", run: || scenario("acknowledge") },
