@@ -523,17 +523,74 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
 
   /** Catches text of an operator that becomes markup, in a page or in a command. */
   async markup(page) {
-    const text = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
+    const text = `<img src=x onerror="document.title='owned';window.owned=1"><script>document.title='owned';window.owned=1</script>`;
+    /** On the page that is shown, nothing of a text was run or became an element, and the policy had nothing to refuse. */
+    const harmless = async (where: string) => {
+      check((await page.title()) !== "owned", `${where}: markup ran`);
+      check(!(await page.evaluate(() => "owned" in window)), `${where}: markup ran, and set the flag`);
+      check((await page.locator("img[src=x], #root script, body > script:not([src])").count()) === 0, `${where}: markup became an element`);
+      check(reported.length === 0, `${where}: the browser reported:\n${reported.join("\n")}`);
+    };
     await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: text } });
     await page.goto(`${url}/drains`);
     await page.getByRole("table", { name: "Drains" }).getByText(text).waitFor();
+    await harmless("the reason of a drain");
+    const silence = (name: string, spec: object) => put(`/api/v1/silences/${name}`, { apiVersion: "canopy/v1", kind: "Silence", metadata: { name }, spec: { ...spec, note: text, until: new Date(Date.now() + 3_600_000).toISOString() } });
+    await silence("s1", { node: "n2" });
+    await page.goto(`${url}/nodes/n2`);
+    await page.getByRole("note").getByText(text).waitFor();
+    await harmless("the note of a silence, at a node");
+    await outside("disconnect n2");
+    await page.goto(url);
+    await page.getByRole("article", { name: /node n2 has no connection/ }).getByText(text).waitFor();
+    await harmless("the note of a silence, on Overview");
+    await outside("connect n2");
+    await page.goto(`${url}/audit`);
+    await page.getByRole("button", { name: "create drain/d1: open" }).press("Enter");
+    await page.getByRole("dialog").getByText("<img src=x onerror=").first().waitFor();
+    await harmless("a write of the audit");
     await page.goto(`${url}/events?q=${encodeURIComponent(text)}`);
     await page.getByText("No event passes the filter.").waitFor();
     check((await page.getByRole("searchbox").inputValue()) === text, "the filter is not the one of the URL");
-    await page.goto(`${url}/groups/${encodeURIComponent(text)}`);
-    await page.getByRole("alert").waitFor();
-    check(!(await page.title()).includes("owned"), "markup ran");
-    check((await page.locator("img[src=x]").count()) === 0, "markup became an element");
+    await harmless("the filter of events");
+    // Every page whose address has a name or a filter.
+    const markup = encodeURIComponent(text);
+    for (const path of ["groups/NAME", "nodes/NAME", "hosts/NAME", "links/NAME/eth1", "links/n1/NAME", "problems/NAME", "incidents/NAME", "change-sets/NAME", "NAME", "groups?q=NAME&phase=NAME", "events?code=NAME&node=NAME&group=NAME", "audit?by=NAME&name=NAME&request=NAME", "topology?links=NAME", "links/n1/eth1?range=NAME&at=NAME"]) {
+      await page.goto(`${url}/${path.replaceAll("NAME", markup)}`);
+      await page.getByRole("heading", { level: 1 }).first().waitFor();
+      await page.getByText("Reading…").first().waitFor({ state: "detached" });
+      await harmless(path);
+    }
+    await page.goto(`${url}/nodes/${markup}`);
+    check((await page.getByRole("heading", { level: 1 }).innerText()) === text, "a name is not shown as it is");
+
+    // Names and labels are of few characters: others are refused by field, by REST and so by the form.
+    const refuse = async (path: string, body: unknown, field: string) => {
+      const answer = await fetch(url + path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+      const { errors = [] } = (await answer.json()) as { errors?: { field: string }[] };
+      check((answer.status === 422 || answer.status === 400) && errors.some((error) => error.field.startsWith(field)), `${path}, ${field}: ${answer.status} ${JSON.stringify(errors)}`);
+    };
+    await refuse("/api/v1/groups", { ...group("g9"), metadata: { name: "g9", labels: { job: text } } }, "metadata.labels");
+    await refuse("/api/v1/groups", { ...group("g9"), metadata: { name: "g9", labels: { [text]: "llm" } } }, "metadata.labels");
+    await refuse("/api/v1/groups", group(text), "metadata.name");
+    await refuse("/api/v1/drains", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: text }, spec: { link: "n1/eth1", reason: "optics" } }, "metadata.name");
+    const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: { nodes: object[] } };
+    const [node, ...others] = topology.spec.nodes;
+    for (const [of, field] of [[{ labels: { rack: text } }, "spec.nodes"], [{ name: text }, "spec"]] as const) {
+      const answer = await fetch(`${url}/api/v1/topology`, { method: "PUT", headers: { "content-type": "application/json" }, body: JSON.stringify({ ...topology, spec: { ...topology.spec, nodes: [{ ...node, ...of }, ...others] } }) });
+      const { errors = [] } = (await answer.json()) as { errors?: { field: string }[] };
+      check((answer.status === 422 || answer.status === 400) && errors.some((error) => error.field.startsWith(field)), `a node with ${JSON.stringify(of)}: ${answer.status} ${JSON.stringify(errors)}`);
+    }
+    await page.goto(`${url}/groups`);
+    await press(page.getByRole("button", { name: "Create…" }));
+    const create = page.getByRole("dialog", { name: "Create a group" });
+    await page.keyboard.type("g9");
+    const labels = create.getByRole("textbox", { name: "Labels" });
+    await labels.fill("job=<img/src=x/onerror=window.owned=1>");
+    await labels.press("Enter");
+    const alert = create.getByRole("alert");
+    await alert.getByText("metadata.labels").first().waitFor();
+    await harmless("a label of a form");
     // Nor does a page of another origin write here, not even one of the same machine: the browser asks first. Requests that it sends without
     // asking are refused by the controller, which its own tests show.
     const other = createServer((_, response) => response.end("<title>other</title>"));
