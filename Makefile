@@ -99,6 +99,7 @@ lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd proto/control/proto && buf lint && buf breaking --against ../released/canopy-v1.binpb
 	python3 scripts/test_check_words.py
+	python3 scripts/test_glossary.py
 	python3 scripts/check-words.py
 	python3 scripts/test_check_clocks.py
 	python3 scripts/check-clocks.py

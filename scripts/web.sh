@@ -14,9 +14,10 @@ install() {
   fi
 }
 
-# What is generated from the API description and from the sources, written into directory $1.
+# What is generated from the API description, written to file $1, and from the glossary, written to file $2.
 generate() {
-  npx --no-install openapi-typescript ../controller/rest/openapi.json -o "$1/schema.ts" >/dev/null
+  npx --no-install openapi-typescript ../controller/rest/openapi.json -o "$1" >/dev/null
+  python3 ../scripts/glossary.py >"$2"
 }
 
 case "${1:-check}" in
@@ -25,7 +26,7 @@ install)
   ;;
 build)
   install
-  generate src/api
+  generate src/api/schema.ts src/ui/glossary.ts
   npm run --silent check
   npx --no-install vite build --logLevel warn
   npx --no-install vite build --logLevel warn --config vite.docs.config.ts
@@ -34,9 +35,13 @@ check)
   install
   made=$(mktemp -d)
   trap 'rm -rf "$made"' EXIT
-  generate "$made"
+  generate "$made/schema.ts" "$made/glossary.ts"
   if ! cmp "$made/schema.ts" src/api/schema.ts; then
     echo "web/src/api/schema.ts is not what controller/rest/openapi.json describes: run scripts/web.sh build and commit the result" >&2
+    exit 1
+  fi
+  if ! cmp "$made/glossary.ts" src/ui/glossary.ts; then
+    echo "web/src/ui/glossary.ts is not what docs/glossary.md has: run scripts/web.sh build and commit the result" >&2
     exit 1
   fi
   npm run --silent check

@@ -55,7 +55,7 @@ const ZOOMED: Record<string, [path: string, keys: string[]]> = {
   "topology-nodes": ["/topology?links=load", ["ArrowDown", "Enter", "-", "-", "-"]],
   "topology-ports": ["/topology?links=load", ["ArrowDown", "Enter", "+", "+"]],
 };
-/** Dialogs, and what is shown by a button: the page, and the button. */
+/** Dialogs, explained words, and what is shown by a button: the page, and the button. */
 const OPENED: Record<string, [path: string, button: string]> = {
   "overview-drain": ["/", "Drain…"],
   "group-create": ["/groups", "Create…"],
@@ -63,6 +63,7 @@ const OPENED: Record<string, [path: string, button: string]> = {
   "group-join": ["/groups/group-00001", "Join…"],
   "packet-captured": ["/groups/group-00001", "PSN 1586061"],
   "node-drain": ["/nodes/leaf1", "Drain…"],
+  "node-term": ["/nodes/leaf1", "K_max"],
   "node-silence": ["/nodes/leaf1", "Silence…"],
   "audit-entry": ["/audit", "create group/group-00011: open"],
   "change-set-undo": ["/change-sets/8d0c5b61f2a94e01", "Undo…"],
@@ -178,7 +179,7 @@ async function all(address: string, size: string, ones: Record<string, string>):
           await page.getByRole("heading", { level: 1 }).first().waitFor();
           if (button.startsWith("PSN")) await page.getByText("1 capture", { exact: true }).click();
           await page.getByRole("button", { name: button, exact: true }).first().click();
-          await (button.startsWith("PSN") ? page.getByText("seen at").last() : page.getByRole("dialog")).waitFor();
+          await (button.startsWith("PSN") ? page.getByText("seen at").last() : page.getByRole("dialog").or(page.getByRole("tooltip"))).waitFor();
           await page.waitForTimeout(300);
           await take(page, named(name));
         });

@@ -116,6 +116,18 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("searchbox", { name: "Filter events" }).fill("no event has this");
     await page.getByText("No event passes the filter.").waitFor();
     check(page.url().includes("q=no"), "the filter is not in the URL");
+    // A refusal has the id by which the controller's log has it, to copy.
+    const refused = page.waitForResponse((answer) => new URL(answer.url()).pathname === "/api/v1/hosts/nothing");
+    await page.goto(`${url}/hosts/nothing`);
+    const id = (await refused).headers()["canopy-request-id"] ?? "";
+    check(/^[0-9a-f]{32}$/.test(id), `the answer has the id ${id}`);
+    await page.getByRole("alert").getByText(id, { exact: true }).waitFor();
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await press(page.getByRole("alert").getByRole("button", { name: `Copy the id of request ${id}` }));
+    await page.getByRole("alert").getByText("Copied").waitFor();
+    check((await page.evaluate(() => navigator.clipboard.readText())) === id, "another text was copied");
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
   },
 
   /** Catches a host whose groups or port are not shown, and a page that leads nowhere. */
@@ -132,6 +144,32 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByText(/^[\d\u202f]+ bytes$/).waitFor();
     await page.getByRole("table", { name: "Groups" }).getByRole("link", { name: "g1", exact: true }).click();
     await page.waitForURL(`${url}/groups/g1`);
+  },
+
+  /** Catches a word that is explained to the mouse alone, an explanation that becomes a part of a heading's name or stays, and a column that its word keeps from being sorted. */
+  async glossary(page) {
+    await page.goto(`${url}/links`);
+    const heading = page.getByRole("columnheader", { name: "K_max", exact: true });
+    const word = heading.getByRole("button", { name: "K_max", exact: true });
+    const tip = page.getByRole("tooltip");
+    await word.hover();
+    await tip.getByText(/^K_max: queue depth above which a node sends Long-haul CNPs/).waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    check((await page.getByRole("columnheader", { name: "K_max", exact: true }).count()) === 1, "the explanation is a part of the heading's name");
+    await page.keyboard.press("Escape");
+    await tip.waitFor({ state: "detached" });
+    await page.mouse.move(5, 5);
+    await page.getByRole("button", { name: "Peak queue" }).focus();
+    await page.keyboard.press("Tab");
+    await tip.getByText(/^K_max: /).waitFor();
+    check(await word.evaluate((button) => document.getElementById(button.getAttribute("aria-describedby") ?? "")?.getAttribute("role") === "tooltip"), "the word is not described by its explanation");
+    await page.keyboard.press("Enter");
+    await page.getByRole("columnheader", { name: "K_max" }).and(page.locator("[aria-sort=ascending]")).waitFor();
+    await page.keyboard.press("Tab");
+    await tip.getByText(/^CE: Congestion Experienced/).waitFor();
+    check((await tip.count()) === 1, "the explanation of another word stays");
+    check((await word.getAttribute("aria-describedby")) === null, "the word is described by what is not there");
   },
 
   /** Catches a search that needs a mouse, and one that opens another thing than is marked. */
@@ -162,6 +200,43 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.keyboard.press("Escape");
     await field.waitFor({ state: "detached" });
     check(new URL(page.url()).pathname === "/nodes/n2", "a search without a choice has gone elsewhere");
+
+    // What can be done, from whatever page: a dialog of its own, or at once.
+    const choose = async (text: string, option: string) => {
+      await page.keyboard.press("Control+k");
+      await field.waitFor();
+      await page.keyboard.type(text);
+      await found.getByRole("option", { name: option, selected: true }).waitFor();
+      await page.keyboard.press("Enter");
+      await field.waitFor({ state: "detached" });
+    };
+    const opens = async (dialog: string) => {
+      await page.getByRole("dialog", { name: dialog }).waitFor();
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+    };
+    await choose("create group", "action Create group");
+    await opens("Create a group");
+    await choose("drain n2", "action Drain node n2");
+    await opens("Drain node n2");
+    await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: "optics" } });
+    await choose("put back", "action Put back link n1/eth1--n2/eth1");
+    await opens("Put d1 back into service");
+    await choose("theme light", "action Theme: light");
+    check((await page.locator("html").getAttribute("data-theme")) === "light", "the theme is another one");
+    await choose("local time", "action Times in local time");
+    await page.getByRole("button", { name: "Times are in local time; change" }).waitFor();
+    await choose("incid", "page Incidents");
+    await page.getByRole("heading", { level: 1, name: "Incidents" }).waitFor();
+    await choose("change s", "page Change sets");
+    await page.getByRole("heading", { level: 1, name: "Change sets" }).waitFor();
+    // A network that is there is not declared.
+    await page.keyboard.press("Control+k");
+    await field.fill("declare");
+    await page.getByText("Nothing has this name.").waitFor();
+    await page.keyboard.press("Escape");
+    await choose("sign out", "action Sign out");
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
   },
 
   /** Catches a capture without its changes, a place that is not chosen by keyboard, and a file that is read without the session. */
@@ -327,6 +402,42 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("heading", { level: 1, name: /n1\/eth1/ }).waitFor();
   },
 
+  /** Catches a value of an agent that is away which seems to be of now, and a line of what was checked that does not have how old it is. */
+  async late(page) {
+    await measured();
+    await outside("congest");
+    await page.goto(url);
+    const checked = page.getByText(/^Checked: 2 agents of 2 connected; 2 nodes in sync; /);
+    await checked.getByText(/; 1 agent reported its ports less than [1-5] s ago; 1 of 5 link directions reported within 5 s/).waitFor();
+    // The simulated headend reports no position of its group.
+    await checked.getByText(/; 0 groups progressing, 1 not reported; /).waitFor();
+    check((await page.locator(".stale").count()) === 0, "what is of now is grey");
+    // An agent that is connected and hangs: the controller has what it reported last, 12 s ago.
+    interface Reported {
+      status: { congestion: { reportedAgoNs: number } | null };
+    }
+    await page.route("**/api/v1/links**", async (route) => {
+      const answer = await route.fetch();
+      const body = (await answer.json()) as Reported | { items: Reported[] };
+      for (const { status } of "items" in body ? body.items : [body]) if (status.congestion) status.congestion.reportedAgoNs = 12.5e9;
+      await route.fulfill({ response: answer, json: body });
+    });
+    await checked.locator(".stale").getByText("n1 12 s ago", { exact: true }).waitFor();
+    await checked.getByText("; 0 of 5 link directions reported within 5 s").waitFor();
+    await page.goto(`${url}/links`);
+    const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "n1/eth1", exact: true }) });
+    await row.locator(".stale").getByText("12 s ago", { exact: true }).waitFor();
+    await row.locator(".stale").getByText("250 kB", { exact: true }).waitFor();
+    check((await page.getByRole("row").filter({ has: page.getByRole("link", { name: "n2/eth1", exact: true }) }).locator(".stale").count()) === 0, "a link of another agent is grey");
+    await page.goto(`${url}/links/n1/eth1`);
+    const queue = page.getByRole("region", { name: "Queue", exact: true });
+    await queue.locator(".stale").getByText("200 kB, 250 kB").waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    await page.unroute("**/api/v1/links**");
+    await queue.locator(".stale").first().waitFor({ state: "detached" });
+  },
+
   /** Catches a page that trusts what is old, a counter that is not read, and a controller that is away and seems well. */
   async controller(page) {
     await page.goto(`${url}/controller`);
@@ -412,17 +523,74 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
 
   /** Catches text of an operator that becomes markup, in a page or in a command. */
   async markup(page) {
-    const text = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
+    const text = `<img src=x onerror="document.title='owned';window.owned=1"><script>document.title='owned';window.owned=1</script>`;
+    /** On the page that is shown, nothing of a text was run or became an element, and the policy had nothing to refuse. */
+    const harmless = async (where: string) => {
+      check((await page.title()) !== "owned", `${where}: markup ran`);
+      check(!(await page.evaluate(() => "owned" in window)), `${where}: markup ran, and set the flag`);
+      check((await page.locator("img[src=x], #root script, body > script:not([src])").count()) === 0, `${where}: markup became an element`);
+      check(reported.length === 0, `${where}: the browser reported:\n${reported.join("\n")}`);
+    };
     await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: text } });
     await page.goto(`${url}/drains`);
     await page.getByRole("table", { name: "Drains" }).getByText(text).waitFor();
+    await harmless("the reason of a drain");
+    const silence = (name: string, spec: object) => put(`/api/v1/silences/${name}`, { apiVersion: "canopy/v1", kind: "Silence", metadata: { name }, spec: { ...spec, note: text, until: new Date(Date.now() + 3_600_000).toISOString() } });
+    await silence("s1", { node: "n2" });
+    await page.goto(`${url}/nodes/n2`);
+    await page.getByRole("note").getByText(text).waitFor();
+    await harmless("the note of a silence, at a node");
+    await outside("disconnect n2");
+    await page.goto(url);
+    await page.getByRole("article", { name: /node n2 has no connection/ }).getByText(text).waitFor();
+    await harmless("the note of a silence, on Overview");
+    await outside("connect n2");
+    await page.goto(`${url}/audit`);
+    await page.getByRole("button", { name: "create drain/d1: open" }).press("Enter");
+    await page.getByRole("dialog").getByText("<img src=x onerror=").first().waitFor();
+    await harmless("a write of the audit");
     await page.goto(`${url}/events?q=${encodeURIComponent(text)}`);
     await page.getByText("No event passes the filter.").waitFor();
     check((await page.getByRole("searchbox").inputValue()) === text, "the filter is not the one of the URL");
-    await page.goto(`${url}/groups/${encodeURIComponent(text)}`);
-    await page.getByRole("alert").waitFor();
-    check(!(await page.title()).includes("owned"), "markup ran");
-    check((await page.locator("img[src=x]").count()) === 0, "markup became an element");
+    await harmless("the filter of events");
+    // Every page whose address has a name or a filter.
+    const markup = encodeURIComponent(text);
+    for (const path of ["groups/NAME", "nodes/NAME", "hosts/NAME", "links/NAME/eth1", "links/n1/NAME", "problems/NAME", "incidents/NAME", "change-sets/NAME", "NAME", "groups?q=NAME&phase=NAME", "events?code=NAME&node=NAME&group=NAME", "audit?by=NAME&name=NAME&request=NAME", "topology?links=NAME", "links/n1/eth1?range=NAME&at=NAME"]) {
+      await page.goto(`${url}/${path.replaceAll("NAME", markup)}`);
+      await page.getByRole("heading", { level: 1 }).first().waitFor();
+      await page.getByText("Reading…").first().waitFor({ state: "detached" });
+      await harmless(path);
+    }
+    await page.goto(`${url}/nodes/${markup}`);
+    check((await page.getByRole("heading", { level: 1 }).innerText()) === text, "a name is not shown as it is");
+
+    // Names and labels are of few characters: others are refused by field, by REST and so by the form.
+    const refuse = async (path: string, body: unknown, field: string) => {
+      const answer = await fetch(url + path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+      const { errors = [] } = (await answer.json()) as { errors?: { field: string }[] };
+      check((answer.status === 422 || answer.status === 400) && errors.some((error) => error.field.startsWith(field)), `${path}, ${field}: ${answer.status} ${JSON.stringify(errors)}`);
+    };
+    await refuse("/api/v1/groups", { ...group("g9"), metadata: { name: "g9", labels: { job: text } } }, "metadata.labels");
+    await refuse("/api/v1/groups", { ...group("g9"), metadata: { name: "g9", labels: { [text]: "llm" } } }, "metadata.labels");
+    await refuse("/api/v1/groups", group(text), "metadata.name");
+    await refuse("/api/v1/drains", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: text }, spec: { link: "n1/eth1", reason: "optics" } }, "metadata.name");
+    const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: { nodes: object[] } };
+    const [node, ...others] = topology.spec.nodes;
+    for (const [of, field] of [[{ labels: { rack: text } }, "spec.nodes"], [{ name: text }, "spec"]] as const) {
+      const answer = await fetch(`${url}/api/v1/topology`, { method: "PUT", headers: { "content-type": "application/json" }, body: JSON.stringify({ ...topology, spec: { ...topology.spec, nodes: [{ ...node, ...of }, ...others] } }) });
+      const { errors = [] } = (await answer.json()) as { errors?: { field: string }[] };
+      check((answer.status === 422 || answer.status === 400) && errors.some((error) => error.field.startsWith(field)), `a node with ${JSON.stringify(of)}: ${answer.status} ${JSON.stringify(errors)}`);
+    }
+    await page.goto(`${url}/groups`);
+    await press(page.getByRole("button", { name: "Create…" }));
+    const create = page.getByRole("dialog", { name: "Create a group" });
+    await page.keyboard.type("g9");
+    const labels = create.getByRole("textbox", { name: "Labels" });
+    await labels.fill("job=<img/src=x/onerror=window.owned=1>");
+    await labels.press("Enter");
+    const alert = create.getByRole("alert");
+    await alert.getByText("metadata.labels").first().waitFor();
+    await harmless("a label of a form");
     // Nor does a page of another origin write here, not even one of the same machine: the browser asks first. Requests that it sends without
     // asking are refused by the controller, which its own tests show.
     const other = createServer((_, response) => response.end("<title>other</title>"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenarios in which an operator writes: forms, drains, silences, confirmed commits, undo.
 import type { Page } from "playwright-core";
+import { enter, tabTo } from "./keys";
 import { check, group, live, noProblem, outside, press, put, url, violations } from "./steps";
 
 export const writing: Record<string, (page: Page) => Promise<void>> = {
@@ -70,6 +71,68 @@ export const writing: Record<string, (page: Page) => Promise<void>> = {
     await page.goto(`${url}/links/n1/eth2`);
     check(await drain.isDisabled(), "a link to a host can be drained");
     await page.getByText("A link to a host cannot be drained").waitFor();
+  },
+
+  /** Catches a control that Tab does not reach, a stop without a ring or outside of the screen, and a dialog that cannot be left by keys. Every step is a key. */
+  async keyboard(page) {
+    await page.goto(url);
+    await live(page).getByText("live", { exact: true }).waitFor();
+    const heading = (name: string) => page.getByRole("heading", { level: 1, name, exact: true });
+    await enter(page, /^Groups$/);
+    await heading("Groups").waitFor();
+    await page.getByRole("link", { name: "g1", exact: true }).waitFor();
+    await enter(page, /^Create…$/);
+    const create = page.getByRole("dialog", { name: "Create a group" });
+    await create.waitFor();
+    await page.keyboard.type("keys");
+    await tabTo(page, /^Stall policy$/);
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await enter(page, /^Check$/);
+    await create.getByText("group/keys would be created").waitFor();
+    await enter(page, /^Create it$/);
+    await heading("keys").waitFor();
+    check((await fetch(`${url}/api/v1/groups/keys`)).ok, "the group is not there");
+    const { spec } = (await (await fetch(`${url}/api/v1/groups/keys`)).json()) as { spec: { stallPolicy: string } };
+    check(spec.stallPolicy === "evict", `the arrows chose ${spec.stallPolicy}`);
+
+    // Its page, from the list; the rail is passed over.
+    await enter(page, /^Groups$/);
+    await heading("Groups").waitFor();
+    await page.getByRole("link", { name: "keys", exact: true }).waitFor();
+    await enter(page, /^keys$/);
+    await heading("keys").waitFor();
+    await page.getByText("No host has joined yet").waitFor();
+
+    await enter(page, /^Nodes$/);
+    await heading("Nodes").waitFor();
+    await page.getByRole("link", { name: "n2", exact: true }).waitFor();
+    await enter(page, /^n2$/);
+    await heading("n2").waitFor();
+    await enter(page, /^Drain…$/);
+    const drain = page.getByRole("dialog", { name: "Drain node n2" });
+    await drain.waitFor();
+    await page.keyboard.type("kernel");
+    await page.keyboard.press("Enter");
+    await drain.getByRole("checkbox").waitFor();
+    await tabTo(page, /^Drain it although hosts behind it lose their groups$/);
+    await page.keyboard.press("Space");
+    await enter(page, /^Check$/);
+    await drain.getByRole("button", { name: "Drain it" }).waitFor();
+    await enter(page, /^Drain it$/);
+    await heading("Drains").waitFor();
+    await page.getByRole("row", { name: /^n2 / }).getByText("kernel").waitFor();
+    await enter(page, /^Put back…$/);
+    const end = page.getByRole("dialog", { name: "Put n2 back into service" });
+    await end.getByText("drain/n2 would be deleted").waitFor();
+    await enter(page, /^Put it back$/);
+    await page.getByText("Everything is in service.").waitFor();
+
+    // A search is begun and left by keys from anywhere.
+    await page.keyboard.press("Control+k");
+    await page.getByRole("dialog", { name: "Search" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
   },
 
   /** Catches an error that is not at its field, a form that writes what was not checked, one that takes the write of another operator back, and a step that needs a mouse. */
@@ -180,8 +243,15 @@ export const writing: Record<string, (page: Page) => Promise<void>> = {
     const steps = page.getByRole("region", { name: "First steps" });
     await steps.getByText("to do").nth(3).waitFor();
     check((await steps.getByText("done", { exact: true }).count()) === 0, "a step is done in an empty domain");
-    await press(steps.getByRole("button", { name: "Declare…" }));
     const declare = page.getByRole("dialog", { name: "Declare the network" });
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: /^Name of a page/ }).fill("declare");
+    await page.getByRole("option", { name: "action Declare topology", selected: true }).waitFor();
+    await page.keyboard.press("Enter");
+    await declare.waitFor();
+    await page.keyboard.press("Escape");
+    await declare.waitFor({ state: "detached" });
+    await press(steps.getByRole("button", { name: "Declare…" }));
     await declare.getByText("It is empty.").waitFor();
     const text = declare.getByRole("textbox", { name: "Topology, JSON" });
     await text.fill("nodes:");

@@ -6,11 +6,13 @@ import { problems } from "./api/queries";
 import { CommitStrip } from "./CommitStrip";
 import { useTenants } from "./api/session";
 import { count, counted } from "./lib/format";
+import type { Action } from "./lib/search";
 import { OF_TENANTS, PAGES } from "./pages";
 import { TopBar } from "./TopBar";
 
 const loadSearch = () => import("./Search").then((module) => ({ default: module.Search }));
 const Search = lazy(loadSearch);
+const Acting = lazy(() => import("./Acting").then((module) => ({ default: module.Acting })));
 
 export function Shell() {
   const roots = useQuery(problems).data?.filter((problem) => problem.root && !problem.silence).length ?? 0;
@@ -28,6 +30,7 @@ export function Shell() {
     rail.current?.querySelector('[aria-current="page"]')?.scrollIntoView({ inline: "center", block: "nearest" });
   }, [path, hasBadge]);
   const [searching, setSearching] = useState(false);
+  const [acting, setActing] = useState<Action | null>(null);
   useEffect(() => {
     const open = (event: KeyboardEvent) => {
       if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
@@ -68,7 +71,12 @@ export function Shell() {
       <TopBar onSearch={() => setSearching(true)} />
       {searching && (
         <Suspense fallback={null}>
-          <Search onClose={() => setSearching(false)} />
+          <Search onClose={() => setSearching(false)} onAct={setActing} />
+        </Suspense>
+      )}
+      {acting && (
+        <Suspense fallback={null}>
+          <Acting action={acting} onClose={() => setActing(null)} />
         </Suspense>
       )}
       <main className="main" id="main" ref={main} tabIndex={-1}>

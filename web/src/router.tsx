@@ -6,6 +6,7 @@ import * as queries from "./api/queries";
 import { isOfDomain } from "./api/session";
 import type { GroupPhase } from "./api/types";
 import { LAYERS, type Layer } from "./lib/mapLayer";
+import { oneOf, range, text } from "./lib/pageSearch";
 import { PHASE_ORDER } from "./lib/state";
 import type { AuditSearch } from "./lib/undo";
 import { Shell } from "./Shell";
@@ -28,13 +29,8 @@ interface EventSearch {
   node?: string | undefined;
   group?: string | undefined;
 }
-/** How far back charts go, absent for the default, and at which second they are frozen. */
-const range = ({ range: far, at }: Record<string, unknown>): ChartSearch => ({ ...(far === "1h" && { range: far }), ...(Number.isSafeInteger(at) && Number(at) > 3600 && { at: Number(at) }) });
-/** A search parameter, if it is text. The router reads numbers and booleans as such. */
-const text = <K extends string>(search: Record<string, unknown>, name: K): Partial<Record<K, string>> => {
-  const value = search[name];
-  return value === undefined || value === "" ? {} : ({ [name]: String(value) } as Record<K, string>);
-};
+
+const charts: (search: Record<string, unknown>) => ChartSearch = range;
 
 const overview = createRoute({
   getParentRoute: () => root,
@@ -67,17 +63,14 @@ const incident = createRoute({
 const groups = createRoute({
   getParentRoute: () => root,
   path: "/groups",
-  validateSearch: (search: Record<string, unknown>): GroupSearch => ({
-    ...text(search, "q"),
-    ...(PHASE_ORDER.some((phase) => phase === search["phase"]) && { phase: search["phase"] as GroupPhase }),
-  }),
+  validateSearch: (search: Record<string, unknown>): GroupSearch => ({ ...text(search, "q"), ...oneOf(search, "phase", PHASE_ORDER) }),
   component: lazyRouteComponent(() => import("./pages/Groups"), "Groups"),
   loader: ({ context }) => read(context.queries.ensureInfiniteQueryData(queries.groups)),
 });
 const group = createRoute({
   getParentRoute: () => root,
   path: "/groups/$group",
-  validateSearch: range,
+  validateSearch: charts,
   component: lazyRouteComponent(() => import("./pages/Group"), "GroupPage"),
   loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.group(params.group))),
 });
@@ -98,7 +91,7 @@ const nodes = createRoute({
 const node = createRoute({
   getParentRoute: () => root,
   path: "/nodes/$node",
-  validateSearch: range,
+  validateSearch: charts,
   component: lazyRouteComponent(() => import("./pages/Node"), "NodePage"),
   loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.node(params.node))),
 });
@@ -123,14 +116,14 @@ const links = createRoute({
 const link = createRoute({
   getParentRoute: () => root,
   path: "/links/$node/$port",
-  validateSearch: range,
+  validateSearch: charts,
   component: lazyRouteComponent(() => import("./pages/Link"), "LinkPage"),
   loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.link(`${params.node}/${params.port}`))),
 });
 const topology = createRoute({
   getParentRoute: () => root,
   path: "/topology",
-  validateSearch: (search: Record<string, unknown>): { links?: Layer } => (search["links"] !== "state" && LAYERS.some((layer) => layer === search["links"]) ? { links: search["links"] as Layer } : {}),
+  validateSearch: (search: Record<string, unknown>): { links?: Layer | undefined } => oneOf(search, "links", LAYERS.filter((layer) => layer !== "state")),
   component: lazyRouteComponent(() => import("./pages/Topology"), "TopologyPage"),
   loader: ({ context }) => read(context.queries.ensureQueryData(map)),
 });
@@ -156,7 +149,7 @@ const drains = createRoute({
 const audit = createRoute({
   getParentRoute: () => root,
   path: "/audit",
-  validateSearch: (search: Record<string, unknown>): AuditSearch => ({ ...text(search, "by"), ...text(search, "kind"), ...text(search, "name"), ...text(search, "action"), ...text(search, "within"), ...text(search, "request"), ...(search["hosts"] === true && { hosts: true }) }),
+  validateSearch: (search: Record<string, unknown>): AuditSearch => ({ ...text(search, "by"), ...text(search, "kind"), ...text(search, "name"), ...text(search, "action"), ...text(search, "within"), ...text(search, "request"), hosts: search["hosts"] === true || undefined }),
   component: lazyRouteComponent(() => import("./pages/Audit"), "Audit"),
 });
 const changeSets = createRoute({

@@ -31,14 +31,16 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 25] = [
+const CASES: [Case; 28] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
     Case { name: "a_link_is_drained_and_put_back_by_keyboard", run: || scenario("drain") },
+    Case { name: "a_group_and_a_drain_are_made_by_keys_alone", run: || scenario("keyboard") },
     Case { name: "groups_and_members_come_and_go_by_keyboard", run: || scenario("groupForms") },
     Case { name: "an_empty_domain_is_set_up_step_by_step", run: || scenario("firstSteps") },
     Case { name: "a_problem_is_acknowledged_and_unsilenced_by_keyboard", run: || scenario("acknowledge") },
+    Case { name: "words_are_explained_by_mouse_and_by_keyboard", run: || scenario("glossary") },
     Case { name: "things_are_found_by_name_by_keyboard", run: || scenario("search") },
     Case { name: "a_packet_is_captured_and_read_field_by_field", run: || scenario("packet") },
     Case { name: "a_pending_commit_is_on_every_page_until_it_ends", run: || scenario("commit") },
@@ -50,6 +52,7 @@ const CASES: [Case; 25] = [
     Case { name: "text_with_markup_stays_text", run: || scenario("markup") },
     Case { name: "charts_are_drawn_and_read_again", run: || scenario("charts") },
     Case { name: "a_congested_port_is_shown_with_its_sources", run: || scenario("congestion") },
+    Case { name: "what_a_late_agent_reported_is_grey_with_its_age", run: || scenario("late") },
     Case { name: "the_page_of_the_controller_doubts_what_is_old", run: || scenario("controller") },
     Case { name: "a_tab_signs_in_with_a_code_and_signs_out", run: || scenario("signIn") },
     Case { name: "canopyctl_serves_the_ui_of_a_socket", run: || scenario("proxied") },

@@ -18,12 +18,15 @@ export class ApiError extends Error {
   readonly status: number;
   /** Time after which the controller wants to be asked again, ms. */
   readonly retryAfter: number | undefined;
+  /** Id of the request, by which the controller's log has it; of an answer without a document, that of its header. */
+  readonly requestId: string | undefined;
 
-  constructor(status: number, document: ErrorDocument | undefined, retryAfter?: number) {
+  constructor(status: number, document: ErrorDocument | undefined, headers?: Headers) {
     super(document?.detail ?? (status ? `The controller answered ${status}.` : "The controller cannot be reached."));
     this.status = status;
     this.document = document;
-    this.retryAfter = retryAfter;
+    this.retryAfter = headers && retryAfter(headers);
+    this.requestId = document?.requestId ?? headers?.get("Canopy-Request-Id") ?? undefined;
   }
 }
 
@@ -41,12 +44,12 @@ export async function data<T>(request: Promise<Result<T>>): Promise<T> {
   } catch {
     throw new ApiError(0, undefined);
   }
-  if (!result.response.ok) throw new ApiError(result.response.status, asDocument(result.error), retryAfter(result.response));
+  if (!result.response.ok) throw new ApiError(result.response.status, asDocument(result.error), result.response.headers);
   return result.data as T;
 }
 
 /** The controller names whole seconds. */
-function retryAfter({ headers }: Response): number | undefined {
+function retryAfter(headers: Headers): number | undefined {
   const seconds = Number(headers.get("Retry-After") ?? Number.NaN);
   return seconds > 0 ? seconds * 1000 : undefined;
 }

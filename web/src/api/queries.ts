@@ -399,7 +399,7 @@ export const metrics = queryOptions({
   queryKey: ["metrics"],
   queryFn: async () => {
     const answer = await fetch("/metrics", { headers: { accept: "text/plain" } });
-    if (!answer.ok) throw new ApiError(answer.status, undefined);
+    if (!answer.ok) throw new ApiError(answer.status, undefined, answer.headers);
     return own(await answer.text());
   },
   staleTime: 15_000,

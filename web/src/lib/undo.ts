@@ -54,15 +54,15 @@ export const undoCommand = (entry: AuditItem, to: Version): string =>
 
 /** Filter of the audit, as in the page's URL. */
 export interface AuditSearch {
-  by?: string;
-  kind?: string;
-  name?: string;
-  action?: string;
-  within?: string;
+  by?: string | undefined;
+  kind?: string | undefined;
+  name?: string | undefined;
+  action?: string | undefined;
+  within?: string | undefined;
   /** Id of the request that wrote. */
-  request?: string;
+  request?: string | undefined;
   /** The joins and leaves of hosts, instead of what operators wrote. */
-  hosts?: boolean;
+  hosts?: boolean | undefined;
 }
 
 export const WITHIN: Readonly<Record<string, [number, string]>> = {

@@ -10,11 +10,12 @@ import { Instant } from "../ui/Age";
 import { Command } from "../ui/Command";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
+import { Term } from "../ui/Term";
 
 export function ChangeSets() {
   const query = useQuery(queries.changeSets);
   return (
-    <Page title="Change sets" tab="Change sets" aside={<Command line="canopyctl change-set list" />}>
+    <Page title={<Term of="change set">Change sets</Term>} tab="Change sets" aside={<Command line="canopyctl change-set list" />}>
       <Loaded query={query}>
         {(list) =>
           list.length === 0 ? (

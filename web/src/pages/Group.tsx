@@ -14,6 +14,7 @@ import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
+import { Term } from "../ui/Term";
 import { Charts, type Plan } from "./charts/Charts";
 import { OverTime } from "./charts/OverTime";
 import { Members } from "./group/Members";
@@ -28,9 +29,9 @@ import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 const route = getRouteApi("/groups/$group");
 const NONE: readonly Problem[] = [];
 const CHARTS: readonly Plan[] = [
-  { title: "Data", unit: "bytesPerSecond", lines: [{ series: "goodput", label: "acknowledged by all" }, { series: "bytes", label: "from the source" }] },
-  { title: "Outstanding", unit: "packets", lines: [{ series: "outstanding", label: "not acknowledged by all" }] },
-  { title: "Feedback", unit: "perSecond", lines: [{ series: "naks", label: "NAKs" }, { series: "cnps", label: "CNPs" }] },
+  { title: "Data", unit: "bytesPerSecond", lines: [{ series: "goodput", label: "acknowledged by all", term: "goodput" }, { series: "bytes", label: "from the source" }] },
+  { title: "Outstanding", term: "outstanding", unit: "packets", lines: [{ series: "outstanding", label: "not acknowledged by all" }] },
+  { title: "Feedback", term: "feedback", unit: "perSecond", lines: [{ series: "naks", label: "NAKs", term: "NAK" }, { series: "cnps", label: "CNPs", term: "CNP" }] },
   { title: "Retransmissions", unit: "perSecond", lines: [{ series: "retransmissions", label: "packets sent again" }] },
 ];
 
@@ -98,11 +99,11 @@ function Detail({ group }: { group: Group }) {
       <ProblemsOf kind="group" name={name} />
       {/* The receiver that the data waits for, above the tree, which is higher than a screen where many receive. */}
       {hasReceivers && <p ref={behind}>Reading who is behind…</p>}
-      <h2>Tree</h2>
+      <h2><Term of="tree">Tree</Term></h2>
       <Tree group={group} problems={problems} lines={lines} />
       <h2>Race</h2>
       <Race group={group} line={behind} onPath={onPath} />
-      <h2>Waited for</h2>
+      <h2><Term of="waited-for share">Waited for</Term></h2>
       <Waited group={name} />
       <OverTime title="Over time" of={{ kind: "group", name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
         {(time) => <Charts object={`group/${name}`} time={time} plans={CHARTS} />}
@@ -145,23 +146,23 @@ function Facts({ group }: { group: Group }) {
     <section aria-label="Connection and configuration">
       <h2>Connection and configuration</h2>
       <dl className="facts">
-        <dt>Proxy Address</dt>
+        <dt><Term of="Proxy Address" /></dt>
         <dd><Mono>{connection.proxyAddress}</Mono></dd>
-        <dt>Designated QPN</dt>
+        <dt><Term of="Designated QPN" /></dt>
         <dd><Mono>{connection.designatedQpn}</Mono></dd>
-        <dt>Start PSN</dt>
+        <dt><Term of="start PSN">Start PSN</Term></dt>
         <dd><Mono>{psn(connection.startPsn)}</Mono></dd>
-        <dt>Path MTU</dt>
+        <dt><Term of="path MTU">Path MTU</Term></dt>
         <dd>{count(connection.pathMtu)} bytes of payload per packet</dd>
-        <dt>Epoch, group, tree</dt>
+        <dt><Term of="epoch">Epoch</Term>, group, tree</dt>
         <dd>{epoch}, <Mono>{groupId}</Mono>, <Mono>{treeId}</Mono></dd>
         <dt>Replication</dt>
         <dd>{group.spec.replication}</dd>
-        <dt>Receiver lists</dt>
+        <dt><Term of="in band">Receiver lists</Term></dt>
         <dd>{encoding ? `${encoding.mode}: ${encoding.reason}` : "–"}</dd>
-        <dt>Overhead</dt>
+        <dt><Term of="SRH">Overhead</Term></dt>
         <dd>{encoding ? `${count(encoding.overheadBytes)} bytes per packet, of these ${count(encoding.srhBytes)} of the SRH` : "–"}</dd>
-        <dt>Stall policy</dt>
+        <dt><Term of="stall">Stall policy</Term></dt>
         <dd>{group.spec.stallPolicy} after {count(group.spec.stallAfterMs)} ms</dd>
         <dt>Evicted</dt>
         <dd>{evicted.length ? evicted.map((e) => <div key={e.host}>{e.host}: {e.reason}</div>) : "none"}</dd>

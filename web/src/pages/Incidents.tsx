@@ -10,11 +10,12 @@ import { ofSeverityName } from "../lib/state";
 import { Instant } from "../ui/Age";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
+import { Term } from "../ui/Term";
 
 export function Incidents() {
   const query = useQuery(queries.incidents);
   return (
-    <Page title="Incidents" tab="Incidents">
+    <Page title={<Term of="incident">Incidents</Term>} tab="Incidents">
       <Loaded query={query}>
         {(list) =>
           list.length === 0 ? (

@@ -7,12 +7,13 @@ import * as queries from "../api/queries";
 import type { Link } from "../api/types";
 import { bytes, count, counted, permille, rate, span } from "../lib/format";
 import { loadOf, stateOf } from "../lib/link";
-import { ReportedAgo } from "../ui/Age";
+import { Reported, ReportedAgo } from "../ui/Age";
 import { Command } from "../ui/Command";
 import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
+import { Term } from "../ui/Term";
 import { Charts } from "./charts/Charts";
 import { linkCharts } from "./charts/linkCharts";
 import { OverTime, type ChartTime } from "./charts/OverTime";
@@ -44,6 +45,7 @@ function Detail({ link }: { link: Link }) {
   const { congestion, loss, rtt, thresholds } = status;
   const [state, word] = stateOf(link);
   const load = loadOf(link);
+  const ago = congestion?.reportedAgoNs;
   const [draining, setDraining] = useState(false);
   const [a = "", b = ""] = spec.link.split("--");
   // Out of a host none is measured.
@@ -69,16 +71,16 @@ function Detail({ link }: { link: Link }) {
       <div className="columns">
         <Facts title="Queue">
           <dt>Now, peak</dt>
-          <dd>{dash(congestion?.queueBytes, bytes)}, {dash(congestion?.peakQueueBytes, bytes)}</dd>
-          <dt>K_min, K_max</dt>
+          <dd><Reported ns={ago}>{dash(congestion?.queueBytes, bytes)}, {dash(congestion?.peakQueueBytes, bytes)}</Reported></dd>
+          <dt><Term of="K_min" />, <Term of="K_max" /></dt>
           <dd>{dash(thresholds?.kMinBytes, bytes)}, {dash(thresholds?.kMaxBytes, bytes)} {thresholds && <span className="faint">(decided by {thresholds.bound.by})</span>}</dd>
           <dt>Buffer</dt>
           <dd>{dash(spec.bufferBytes, bytes)}</dd>
-          <dt>Marked CE here</dt>
-          <dd>{dash(congestion?.marked, (packets) => counted(packets, "packet"))}, {dash(congestion?.emrPermille, permille)} in the last sample</dd>
-          <dt>Congestion Level</dt>
-          <dd>{dash(congestion?.level, count)} of 255, peak {dash(congestion?.peakLevel, count)}</dd>
-          <dt>Long-haul CNPs</dt>
+          <dt><Term of="CE">Marked CE here</Term></dt>
+          <dd><Reported ns={ago}>{dash(congestion?.marked, (packets) => counted(packets, "packet"))}, {dash(congestion?.emrPermille, permille)} in the last sample</Reported></dd>
+          <dt><Term of="Congestion Level" /></dt>
+          <dd><Reported ns={ago}>{dash(congestion?.level, count)} of 255, peak {dash(congestion?.peakLevel, count)}</Reported></dd>
+          <dt><Term of="Long-haul CNP">Long-haul CNPs</Term></dt>
           <dd>{congestion ? `Notify ${count(congestion.cnps.notify)}, Rate Reduce ${count(congestion.cnps.rateReduce)}, Pause ${count(congestion.cnps.pause)}, Resume ${count(congestion.cnps.resume)}` : "–"}</dd>
           <dt>Depth from</dt>
           <dd>{congestion?.depthSource ?? "–"}</dd>
@@ -88,14 +90,14 @@ function Detail({ link }: { link: Link }) {
         <Facts title="Loss and delay">
           <dt>Loss</dt>
           <dd>{loss ? `${loss.permille ? permille(loss.permille) : "none known"}; ${count(loss.lost)} of ${count(loss.requests)} probes, ${count(loss.dataLost)} data packets, ${count(loss.queueDrops)} dropped by the queue` : "not measured"}</dd>
-          <dt>RTT estimate</dt>
+          <dt><Term of="RTT_est">RTT estimate</Term></dt>
           <dd>{dash(rtt.estimateNs, span)}</dd>
           <dt>RTT measured, filtered</dt>
           <dd>{dash(rtt.measuredNs, span)}, {dash(rtt.filteredNs, span)}</dd>
-          <dt>Samples</dt>
+          <dt><Term of="STAMP">Samples</Term></dt>
           <dd>{count(rtt.samples)}, {count(rtt.lost)} lost, {count(rtt.refused)} refused</dd>
           <dt>Rate, load</dt>
-          <dd>{rate(spec.rateBps)}, {dash(congestion?.loadBps, rate)} {load !== null && <span className="faint">{permille(load * 10)}</span>}</dd>
+          <dd>{rate(spec.rateBps)}, <Reported ns={ago}>{dash(congestion?.loadBps, rate)}</Reported> {load !== null && <span className="faint">{permille(load * 10)}</span>}</dd>
           <dt>Link</dt>
           <dd>{a} to {b}{spec.drained ? ", drained" : ""}</dd>
           <dt>The same by command</dt>

@@ -2,7 +2,7 @@
 // Which link is bad?
 import { useQuery } from "@tanstack/react-query";
 import { Link as To } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { useMemo, useState, type ReactNode } from "react";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
 import { usePages } from "../api/usePages";
@@ -10,7 +10,7 @@ import { bytes, count, permille, rate, span } from "../lib/format";
 import { loadOf, notInService, notInServiceOfMany, stateOf } from "../lib/link";
 import { byName, distinct } from "../lib/order";
 import { WORST_FIRST, type State } from "../lib/state";
-import { ReportedAgo } from "../ui/Age";
+import { Reported, ReportedAgo } from "../ui/Age";
 import { ListTools } from "../ui/ListTools";
 import { Page, ReadFailed } from "../ui/Page";
 import { StateWord } from "../ui/State";
@@ -34,11 +34,11 @@ const COLUMNS: readonly Column<Row>[] = [
   { name: "To", width: "minmax(7rem, 1.1fr)", wide: true, cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
   { name: "State", width: "minmax(9rem, 1.3fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => WORST_FIRST.indexOf(r.state) },
   { name: "Loss", width: "3.4rem", right: true, cell: (r) => (r.link.status.loss ? permille(loss(r)) : "–"), sort: loss },
-  { name: "Load", width: "3.4rem", right: true, wide: true, cell: ({ link }) => percent(loadOf(link)), sort: ({ link }) => loadOf(link) ?? -1 },
-  { name: "Peak queue", width: "5.6rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(r.link.status.congestion.peakQueueBytes) : "–"), sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
-  { name: "K_max", width: "4rem", right: true, wide: true, cell: (r) => (r.link.status.thresholds ? bytes(r.link.status.thresholds.kMaxBytes) : "–"), sort: (r) => r.link.status.thresholds?.kMaxBytes ?? 0 },
-  { name: "CE marks", width: "4.6rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? count(r.link.status.congestion.marked) : "–"), sort: (r) => r.link.status.congestion?.marked ?? 0 },
-  { name: "RTT_est", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.rtt.estimateNs ? span(r.link.status.rtt.estimateNs) : "–"), sort: (r) => r.link.status.rtt.estimateNs ?? 0 },
+  { name: "Load", width: "3.4rem", right: true, wide: true, cell: (r) => <OfAgent row={r}>{percent(loadOf(r.link))}</OfAgent>, sort: ({ link }) => loadOf(link) ?? -1 },
+  { name: "Peak queue", term: "QD", width: "5.6rem", right: true, wide: true, cell: (r) => <OfAgent row={r}>{r.link.status.congestion ? bytes(r.link.status.congestion.peakQueueBytes) : "–"}</OfAgent>, sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
+  { name: "K_max", term: "K_max", width: "4rem", right: true, wide: true, cell: (r) => (r.link.status.thresholds ? bytes(r.link.status.thresholds.kMaxBytes) : "–"), sort: (r) => r.link.status.thresholds?.kMaxBytes ?? 0 },
+  { name: "CE marks", term: "CE", width: "4.6rem", right: true, wide: true, cell: (r) => <OfAgent row={r}>{r.link.status.congestion ? count(r.link.status.congestion.marked) : "–"}</OfAgent>, sort: (r) => r.link.status.congestion?.marked ?? 0 },
+  { name: "RTT_est", term: "RTT_est", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.rtt.estimateNs ? span(r.link.status.rtt.estimateNs) : "–"), sort: (r) => r.link.status.rtt.estimateNs ?? 0 },
   { name: "Rate", width: "5.2rem", right: true, wide: true, cell: (r) => rate(r.link.spec.rateBps), sort: (r) => r.link.spec.rateBps },
   { name: "Reported", width: "4.7rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? <ReportedAgo ns={r.link.status.congestion.reportedAgoNs} /> : <span className="faint">never</span>) },
 ];
@@ -47,6 +47,9 @@ const COLUMNS: readonly Column<Row>[] = [
 const order = (a: Row, b: Row): number => WORST_FIRST.indexOf(a.state) - WORST_FIRST.indexOf(b.state) || loss(b) - loss(a) || byName(a.link.metadata.name, b.link.metadata.name);
 
 const worstFirst = (links: readonly Link[]): Link[] => links.toSorted((a, b) => WORST_FIRST.indexOf(stateOf(a)[0]) - WORST_FIRST.indexOf(stateOf(b)[0]) || byName(a.metadata.name, b.metadata.name));
+
+/** What the agent of the sending node reported. */
+const OfAgent = ({ row, children }: { row: Row; children: ReactNode }) => <Reported ns={row.link.status.congestion?.reportedAgoNs}>{children}</Reported>;
 
 function Name({ link }: { link: Link }) {
   const [node = "", port = ""] = link.metadata.name.split("/");

@@ -14,6 +14,7 @@ import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
+import { Term } from "../ui/Term";
 import { Charts, type Plan } from "./charts/Charts";
 import { OverTime } from "./charts/OverTime";
 import { DrainDialog } from "./drains/DrainDialog";
@@ -81,15 +82,15 @@ function Detail({ node }: { node: Node }) {
         <section aria-label="Configuration">
           <h2>Configuration</h2>
           <dl className="facts">
-            <dt>Desired, applied</dt>
+            <dt><Term of="generation">Desired, applied</Term></dt>
             <dd className="num">generation {spec.generation} of term {spec.term}, {status.observedGeneration ?? "–"} of {status.observedTerm ?? "–"}</dd>
             <dt>Groups, routes</dt>
             <dd>{count(spec.groups)}, {count(spec.routes)}</dd>
             <dt>Address</dt>
             <dd><Mono>{spec.nodeAddress}</Mono></dd>
-            <dt>Locator</dt>
+            <dt><Term of="locator">Locator</Term></dt>
             <dd><Mono>{spec.un}</Mono></dd>
-            <dt>End.MT</dt>
+            <dt><Term of="End.MT" /></dt>
             <dd><Mono>{spec.endMt}</Mono></dd>
             {labels.length > 0 && (
               <>
@@ -111,7 +112,7 @@ function Detail({ node }: { node: Node }) {
         <table className="plain">
           <thead>
             <tr>
-              <th>Port</th><th>To</th><th className="right">Rate</th><th className="right wide">MTU, bytes</th><th className="right wide">K_min</th><th className="right">K_max</th><th className="right">RTT_est</th>
+              <th>Port</th><th>To</th><th className="right">Rate</th><th className="right wide">MTU, bytes</th><th className="right wide"><Term of="K_min" /></th><th className="right"><Term of="K_max" /></th><th className="right"><Term of="RTT_est" /></th>
             </tr>
           </thead>
           <tbody>

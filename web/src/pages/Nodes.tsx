@@ -38,7 +38,7 @@ const COLUMNS: readonly Column<Node>[] = [
   },
   { name: "Groups", width: "5rem", right: true, cell: (n) => count(n.spec.groups), sort: (n) => n.spec.groups },
   { name: "Ports", width: "4rem", right: true, wide: true, cell: (n) => count(n.spec.portCount ?? 0), sort: (n) => n.spec.portCount ?? 0 },
-  { name: "Desired", width: "5.5rem", right: true, wide: true, cell: (n) => count(n.spec.generation), sort: (n) => n.spec.generation },
+  { name: "Desired", term: "generation", width: "5.5rem", right: true, wide: true, cell: (n) => count(n.spec.generation), sort: (n) => n.spec.generation },
   { name: "Applied", width: "5.5rem", right: true, wide: true, cell: (n) => (n.status.observedGeneration === null || n.status.observedGeneration === undefined ? "–" : count(n.status.observedGeneration)) },
   { name: "Address", width: "minmax(9rem, 1fr)", wide: true, cell: (n) => <Mono>{n.spec.nodeAddress}</Mono> },
   { name: "Agent", width: "minmax(5rem, .6fr)", wide: true, cell: (n) => n.status.agentVersion || "–", sort: (n) => n.status.agentVersion },

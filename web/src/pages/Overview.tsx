@@ -5,7 +5,6 @@ import { Link } from "@tanstack/react-router";
 import { Fragment } from "react";
 import * as queries from "../api/queries";
 import type { DomainStatus, Problem, RestartingAgent } from "../api/types";
-import { usePages } from "../api/usePages";
 import { count, counted } from "../lib/format";
 import { kinds } from "../lib/problem";
 import { ofPhase, ofSeverity, PHASE_ORDER } from "../lib/state";
@@ -14,6 +13,8 @@ import { ObjectLink } from "../ui/ObjectLink";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemSentence } from "../ui/ProblemSentence";
 import { Shape, StateWord } from "../ui/State";
+import { Term } from "../ui/Term";
+import { Checked } from "./overview/Checked";
 import { DrainNow } from "./overview/DrainNow";
 import { FirstSteps } from "./overview/FirstSteps";
 import { Fleet } from "./overview/Fleet";
@@ -24,8 +25,6 @@ import { Acknowledge } from "./silences/Acknowledge";
 const SHOWN = 50;
 /** The first are shown with what was seen and what to do; of the others that is on a page of their own. */
 const WHOLE = 8;
-/** Up to so many links their reports are counted here. */
-const LINKS = 2000;
 
 export function Overview() {
   const status = useQuery(queries.status);
@@ -59,7 +58,7 @@ function Causes({ problems, status }: { problems: Problem[]; status: DomainStatu
         </p>
       ) : (
         <p className="faint" role="status">
-          {counted(roots.length, "root problem")}
+          {count(roots.length)} <Term of="root problem">{roots.length === 1 ? "root problem" : "root problems"}</Term>
           {silenced > 0 && `, ${silenced === roots.length ? "all" : count(silenced)} known to operators`}
           {problems.length > roots.length && `, ${count(problems.length - roots.length)} more that follow from ${roots.length === 1 ? "it" : "them"}`}
         </p>
@@ -119,19 +118,11 @@ function Restarting({ agents, all }: { agents: RestartingAgent[]; all: number })
 }
 
 function Totals({ domain }: { domain: DomainStatus }) {
-  const readiness = useQuery(queries.readiness).data ?? [];
   if (domain.nodes === 0) return <FirstSteps domain={domain} />;
-  const store = readiness.find((line) => line.includes("store:"));
-  const checked = [
-    `${counted(domain.connectedNodes, "agent")} of ${count(domain.nodes)} connected`,
-    `${counted(domain.syncedNodes, "node")} in sync`,
-    store && `store: ${store.replace(/^\[.\] store: /, "")}`,
-  ].filter(Boolean);
   const total = Object.values(domain.groups).reduce((a, b) => a + b, 0);
   return (
     <>
-      {/* The list of a large fabric is too much for one line of text. */}
-      <p className="faint checked">Checked: {checked.join("; ")}{domain.links > 0 && domain.links <= LINKS && <Reported />}.</p>
+      <Checked domain={domain} />
       <section aria-label="Totals">
         <h2>Domain</h2>
         <dl className="totals">
@@ -165,15 +156,6 @@ function Totals({ domain }: { domain: DomainStatus }) {
       </section>
     </>
   );
-}
-
-/** How much of the links is measured. */
-function Reported() {
-  const { items, hasMore } = usePages(queries.links, 0, LINKS);
-  if (hasMore || items.length === 0) return null;
-  const reported = items.filter((link) => (link.status.congestion?.reportedAgoNs ?? Infinity) < 5e9).length;
-  const probed = items.filter((link) => (link.status.loss?.requests ?? 0) > 0).length;
-  return `; ${count(reported)} of ${counted(items.length, "link direction")} reported within 5 s, ${count(probed)} probed`;
 }
 
 function Total({ name, to, value }: { name: string; to: "/groups" | "/nodes" | "/links" | "/hosts"; value: number }) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import { useSyncExternalStore } from "react";
+import { useSyncExternalStore, type ReactNode } from "react";
 import { controllerNow, everySecond } from "../lib/clock";
 import { age, instant } from "../lib/format";
+import { isLate } from "../lib/late";
 import { useUtc } from "./settings";
 
 /** How long ago an instant was, and the instant on hover. */
@@ -32,5 +33,11 @@ export function Instant({ at }: { at: number }) {
 /** An age that the API gave; grey once it is old. */
 export function ReportedAgo({ ns }: { ns: number | null | undefined }) {
   if (ns === null || ns === undefined) return <span className="faint">never reported</span>;
-  return <span className={ns > 5e9 ? "num stale" : "num"}>{age(ns)} ago</span>;
+  return <span className={isLate(ns) ? "num stale" : "num"}>{age(ns)} ago</span>;
+}
+
+/** A value that an agent reported; grey once that is old, with its age in the title. */
+export function Reported({ ns, children }: { ns: number | null | undefined; children: ReactNode }) {
+  if (ns === null || ns === undefined || !isLate(ns)) return <>{children}</>;
+  return <span className="stale" title={`reported ${age(ns)} ago`}>{children}</span>;
 }

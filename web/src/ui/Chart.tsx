@@ -3,8 +3,10 @@
 import { useEffect, useRef, useState } from "react";
 import { coarser, endOf, figures, quantity, times, UNITS, type ChartData, type Moment, type Threshold } from "../lib/chart";
 import { clockTime } from "../lib/format";
+import type { Word } from "./glossary";
 import type { Plot } from "./plot";
 import { useUtc } from "./settings";
+import { Term } from "./Term";
 
 /** Data that changes: calls back with what is there, and with all that comes until the returned function is called. */
 export interface Feed {
@@ -15,10 +17,14 @@ export interface Line {
   /** Name of the series. */
   series: string;
   label: string;
+  /** What the label means. */
+  term?: Word;
 }
 
 interface Props {
   title: string;
+  /** What the title means. */
+  term?: Word | undefined;
   /** Of what, where a page has charts of the same title; part of the name that assistive technology reads. */
   of?: string | undefined;
   data: ChartData | Feed;
@@ -37,7 +43,7 @@ const ROWS = 30;
 const NO_THRESHOLDS: readonly Threshold[] = [];
 const NO_INSTANTS: readonly Moment[] = [];
 
-export function Chart({ title, of, data, lines, unit, thresholds = NO_THRESHOLDS, instants = NO_INSTANTS, cursor }: Props) {
+export function Chart({ title, term, of, data, lines, unit, thresholds = NO_THRESHOLDS, instants = NO_INSTANTS, cursor }: Props) {
   const utc = useUtc();
   const host = useRef<HTMLDivElement>(null);
   const table = useRef<HTMLTableElement>(null);
@@ -80,7 +86,7 @@ export function Chart({ title, of, data, lines, unit, thresholds = NO_THRESHOLDS
   return (
     <figure className="chart" aria-label={name}>
       <figcaption>
-        {title}
+        {term ? <Term of={term}>{title}</Term> : title}
         {noun && <span className="faint">, {noun}</span>}
       </figcaption>
       <div className="canvas" ref={host} aria-hidden="true" />
@@ -99,7 +105,7 @@ export function Chart({ title, of, data, lines, unit, thresholds = NO_THRESHOLDS
             <tr key={line.series} data-series={line.series}>
               <th scope="row">
                 <span className={at === 0 ? "swatch" : "swatch other"} aria-hidden="true" />
-                {line.label}
+                {line.term ? <Term of={line.term}>{line.label}</Term> : line.label}
               </th>
               {["newest", "min", "mean", "max"].map((cell) => <td key={cell} data-cell={cell} className={cell === "min" ? "wide" : undefined}>–</td>)}
             </tr>

@@ -13,10 +13,10 @@ function useCopy(text: string | (() => string)): [boolean, () => Promise<void>] 
 }
 
 /** Copies a text that is too long to be shown, or is made when it is copied. */
-export function CopyButton({ text, label }: { text: string | (() => string); label: string }) {
+export function CopyButton({ text, label, name, quiet = false }: { text: string | (() => string); label: string; name?: string; quiet?: boolean }) {
   const [copied, copy] = useCopy(text);
   return (
-    <button type="button" onClick={() => void copy()}>
+    <button type="button" className={quiet ? "quiet" : undefined} aria-label={copied ? undefined : name} onClick={() => void copy()}>
       {copied ? "Copied" : label}
     </button>
   );

@@ -4,7 +4,7 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import { ApiError } from "../api/client";
 import { clockDifference } from "../lib/clock";
 import { Age } from "./Age";
-import { Command } from "./Command";
+import { Command, CopyButton } from "./Command";
 
 /** Heading and browser title of a page. */
 export function Page({ title, tab, aside, children }: { title: ReactNode; tab: string; aside?: ReactNode; children: ReactNode }) {
@@ -22,10 +22,11 @@ export function Page({ title, tab, aside, children }: { title: ReactNode; tab: s
   );
 }
 
-/** An error with its code; what was read before stays on the page, under it. `except`: fields whose errors are shown elsewhere. */
+/** An error with its code and the id of its request, by which the log of the controller has it; what was read before stays on the page, under it. `except`: fields whose errors are shown elsewhere. */
 export function ErrorNote({ error, except = [] }: { error: unknown; except?: readonly string[] }) {
   if (!error) return null;
   const document = error instanceof ApiError ? error.document : undefined;
+  const requestId = error instanceof ApiError ? error.requestId : undefined;
   const fields = document?.errors?.filter(({ field }) => !except.includes(field));
   return (
     <div role="alert" className="note failed">
@@ -36,6 +37,11 @@ export function ErrorNote({ error, except = [] }: { error: unknown; except?: rea
           <code>{field.field}</code>: {field.detail}
         </div>
       ))}
+      {requestId && (
+        <div className="request">
+          <span className="faint">Request</span> <code>{requestId}</code> <CopyButton text={requestId} label="copy" name={`Copy the id of request ${requestId}`} quiet />
+        </div>
+      )}
     </div>
   );
 }

@@ -4,6 +4,8 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState, type PointerEvent, type ReactNode } from "react";
 import { cutText } from "../lib/cut";
 import { byValue } from "../lib/order";
+import type { Word } from "./glossary";
+import { Term, useTerm } from "./Term";
 
 export interface Column<T> {
   name: string;
@@ -15,6 +17,8 @@ export interface Column<T> {
   right?: boolean;
   /** Left out on a narrow screen. */
   wide?: boolean;
+  /** What the name means. */
+  term?: Word;
 }
 
 interface Props<T> {
@@ -87,10 +91,9 @@ export function Table<T>({ label, columns, rows, rowKey, order: first, wraps = f
               aria-sort={order?.name !== column.name ? "none" : order.down ? "descending" : "ascending"}
             >
               {column.sort ? (
-                <button type="button" className="sort" onClick={() => sortBy(column.name)}>
-                  {column.name}
-                  <span aria-hidden="true">{order?.name !== column.name ? "" : order.down ? " ↓" : " ↑"}</span>
-                </button>
+                <Sort name={column.name} term={column.term} arrow={order?.name !== column.name ? "" : order.down ? " ↓" : " ↑"} onSort={() => sortBy(column.name)} />
+              ) : column.term ? (
+                <Term of={column.term}>{column.name}</Term>
               ) : (
                 column.name
               )}
@@ -121,6 +124,35 @@ export function Table<T>({ label, columns, rows, rowKey, order: first, wraps = f
         })}
       </div>
     </div>
+  );
+}
+
+interface SortProps {
+  name: string;
+  term: Word | undefined;
+  arrow: string;
+  onSort: () => void;
+}
+
+/** Sorts by a column, and explains its name. */
+function Sort({ name, term, arrow, onSort }: SortProps) {
+  const [{ onClick, ...handlers }, tip] = useTerm(term);
+  return (
+    <>
+      <button
+        type="button"
+        className="sort"
+        {...handlers}
+        onClick={(event) => {
+          onClick?.(event);
+          onSort();
+        }}
+      >
+        <span className={term && "term"}>{name}</span>
+        <span aria-hidden="true">{arrow}</span>
+      </button>
+      {tip}
+    </>
   );
 }
 

@@ -5,11 +5,14 @@ import { useCharts } from "../../api/useCharts";
 import type { ChartUnit } from "../../api/types";
 import type { Threshold } from "../../lib/chart";
 import { Chart, type Line } from "../../ui/Chart";
+import type { Word } from "../../ui/glossary";
 import { ErrorNote } from "../../ui/Page";
 import type { ChartTime } from "./OverTime";
 
 export interface Plan {
   title: string;
+  /** What the title means. */
+  term?: Word;
   unit: ChartUnit;
   lines: readonly Line[];
   thresholds?: readonly Threshold[];

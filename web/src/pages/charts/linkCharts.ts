@@ -16,13 +16,13 @@ export function queueThresholds(thresholds: Thresholds): Threshold[] {
   ];
 }
 
-export const queueChart = (thresholds: Thresholds): Plan => ({ title: "Queue", unit: "bytes", lines: [{ series: "queue", label: "depth" }], thresholds: queueThresholds(thresholds) });
+export const queueChart = (thresholds: Thresholds): Plan => ({ title: "Queue", term: "QD", unit: "bytes", lines: [{ series: "queue", label: "depth" }], thresholds: queueThresholds(thresholds) });
 
 export const linkCharts = (thresholds: Thresholds): Plan[] => [
   { title: "Data", unit: "bytesPerSecond", lines: [{ series: "bytes", label: "sent" }] },
   queueChart(thresholds),
   { title: "Loss", unit: "share", lines: [{ series: "loss", label: "Echo Requests without a reply" }] },
-  { title: "RTT", unit: "seconds", lines: [{ series: "rtt", label: "measured" }] },
-  { title: "Marks", unit: "perSecond", lines: [{ series: "marks", label: "packets marked CE here" }] },
+  { title: "RTT", term: "STAMP", unit: "seconds", lines: [{ series: "rtt", label: "measured" }] },
+  { title: "Marks", term: "CE", unit: "perSecond", lines: [{ series: "marks", label: "packets marked CE here" }] },
   { title: "Drops", unit: "perSecond", lines: [{ series: "drops", label: "packets the queue dropped" }] },
 ];

@@ -14,6 +14,7 @@ import { Chart } from "../../ui/Chart";
 import { Command } from "../../ui/Command";
 import { ErrorNote } from "../../ui/Page";
 import { StateWord } from "../../ui/State";
+import { Term } from "../../ui/Term";
 import { queueChart } from "../charts/linkCharts";
 
 const NO_FLOWS: readonly Flow[] = [];
@@ -87,7 +88,7 @@ function Sources({ found, name }: { found: ReturnType<typeof sources>; name: str
             <th scope="col">Source</th>
             <th scope="col" className="right">Share</th>
             <th scope="col" className="right wide">Rate</th>
-            <th scope="col">Notified</th>
+            <th scope="col"><Term of="Long-haul CNP">Notified</Term></th>
           </tr>
         </thead>
         <tbody>

@@ -40,11 +40,11 @@ const COLUMNS: readonly Column<Member>[] = [
   { name: "Host", width: "minmax(4rem, 1fr)", cell: (m) => <Link to="/hosts/$host" params={{ host: m.spec.host }}>{m.spec.host}</Link>, sort: (m) => m.spec.host },
   { name: "Role", width: "4rem", cell: (m) => m.spec.role, sort: (m) => m.spec.role },
   { name: "Node", width: "minmax(5rem, 1fr)", cell: (m) => `${m.status.node}/${m.status.port}`, sort: (m) => `${m.status.node}/${m.status.port}` },
-  { name: "State", width: "minmax(4.5rem, 1fr)", cell: (m) => (m.status.ended ? "session ended" : m.status.late ? "late" : "in time"), sort: (m) => Number(m.status.late) },
-  { name: "QPN", width: "6rem", right: true, wide: true, cell: (m) => <Mono>{m.spec.qpn}</Mono> },
+  { name: "State", term: "late receiver", width: "minmax(4.5rem, 1fr)", cell: (m) => (m.status.ended ? "session ended" : m.status.late ? "late" : "in time"), sort: (m) => Number(m.status.late) },
+  { name: "QPN", term: "QPN", width: "6rem", right: true, wide: true, cell: (m) => <Mono>{m.spec.qpn}</Mono> },
   { name: "Address", width: "minmax(9rem, 1.5fr)", wide: true, cell: (m) => <Mono>{m.status.address}</Mono> },
   { name: "Joined by", width: "minmax(8rem, 1fr)", wide: true, cell: (m) => principal(m.metadata.writtenBy) },
-  { name: "Receiver list", width: "7rem", wide: true, cell: (m) => m.status.encoding ?? "–" },
+  { name: "Receiver list", term: "provisioned", width: "7rem", wide: true, cell: (m) => m.status.encoding ?? "–" },
 ];
 
 const removal = (remove: (member: Member) => void): Column<Member> => ({

@@ -6,12 +6,13 @@ import { useTelemetry } from "../../api/useTelemetry";
 import type { Group, GroupSample } from "../../api/types";
 import { controllerNow } from "../../lib/clock";
 import { age, count, rate } from "../../lib/format";
+import { isLate } from "../../lib/late";
 import { psn } from "../../lib/psn";
 import { Race as Positions, verdict, waitedFor } from "../../lib/race";
+import { Term } from "../../ui/Term";
 
 /** Lanes that are drawn; more are counted. */
 const LANES = 64;
-const OLD = 5e9;
 
 interface Props {
   group: Group;
@@ -58,9 +59,9 @@ export function Race({ group, line, onPath }: Props) {
       <div role="table" aria-label="Race" className="race" ref={rows}>
         <div role="row">
           <div role="columnheader">Receiver</div>
-          <div role="columnheader">Share acknowledged</div>
+          <div role="columnheader"><Term of="outstanding">Share acknowledged</Term></div>
           <div role="columnheader" className="right">Packets behind</div>
-          <div role="columnheader" className="right wide">AckPSN</div>
+          <div role="columnheader" className="right wide"><Term of="AckPSN" /></div>
           <div role="columnheader" className="right wide">Rate of copies</div>
         </div>
         {receivers.slice(0, LANES).map((receiver, at) => (
@@ -91,12 +92,12 @@ function writeLane(row: HTMLElement, positions: Positions, at: number, outstandi
   const set = (name: string, text: string) => {
     const cell = row.querySelector<HTMLElement>(`[data-cell="${name}"]`);
     if (cell && cell.textContent !== text) cell.textContent = text;
-    cell?.classList.toggle("stale", sampledAgo > OLD);
+    cell?.classList.toggle("stale", isLate(sampledAgo));
   };
   row.querySelector<HTMLElement>(".lane")?.classList.toggle("behind", isWaitedFor);
   const bar = row.querySelector<HTMLElement>(".bar");
   if (bar) bar.style.transform = `scaleX(${positions.share(at, outstanding)})`;
-  const old = sampledAgo > OLD ? `, ${age(sampledAgo)} ago` : "";
+  const old = isLate(sampledAgo) ? `, ${age(sampledAgo)} ago` : "";
   set("behind", Number.isNaN(behind) ? "not active" : `${count(behind)}${old}`);
   const next = positions.next[at] ?? Number.NaN;
   set("psn", Number.isNaN(next) ? "–" : psn(next - 1));

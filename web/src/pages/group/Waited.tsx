@@ -7,6 +7,7 @@ import { count } from "../../lib/format";
 import { parts, percent, sentence, wait } from "../../lib/waited";
 import { Command } from "../../ui/Command";
 import { Loaded } from "../../ui/Page";
+import { Term } from "../../ui/Term";
 import { Strip } from "./Strip";
 
 export function Waited({ group }: { group: string }) {
@@ -32,10 +33,10 @@ export function Waited({ group }: { group: string }) {
                   <thead>
                     <tr>
                       <th scope="col">Receiver</th>
-                      <th scope="col">Edge</th>
-                      <th scope="col" className="right">Waited for</th>
+                      <th scope="col"><Term of="edge">Edge</Term></th>
+                      <th scope="col" className="right"><Term of="waited-for share">Waited for</Term></th>
                       <th scope="col" className="wide">Last 5 minutes</th>
-                      <th scope="col" className="right">ACK after</th>
+                      <th scope="col" className="right"><Term of="ACK">ACK after</Term></th>
                     </tr>
                   </thead>
                   <tbody>
