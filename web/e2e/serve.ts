@@ -30,6 +30,7 @@ const [, policy = "default-src 'none'"] = /^const POLICY: &str = "([^;]*;[^"]*)"
 export function serve(dist: string, sizes: Sizes): Promise<Served> {
   const [code, bearer] = [randomBytes(16).toString("base64url"), randomBytes(32).toString("base64url")];
   const fabric = topology(sizes.nodes);
+  const [out] = fabric.spec.links.flatMap(({ a, b, drained }) => (drained ? [`${a}--${b}`] : []));
   const groups = Array.from({ length: sizes.groups }, (_, at) => group(at));
   const open = problems(sizes.problems, fabric, groups.map((g) => g.metadata.name));
   const byText = (a: { metadata: { name: string } }, b: { metadata: { name: string } }) => (a.metadata.name < b.metadata.name ? -1 : 1);
@@ -75,7 +76,9 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     "/api/v1/audit": (url) => page(Array.from({ length: sizes.events }, (_, at) => entry(sizes.events - at, url.searchParams.get("hosts") === "true")), url),
     "/api/v1/topology": () => (sizes.nodes ? fabric : undefined),
     "/api/v1/map": () => (sizes.nodes ? fabricMap : undefined),
-    "/api/v1/drains": () => list(sizes.nodes > 2 ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: "leaf7/eth3--spine2/eth7", reason: "optics" }, status: { groups: 3, hosts: [], links: ["leaf7/eth3--spine2/eth7"] } }] : []),
+    "/api/v1/drains": () => list(out ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: out, reason: "optics" }, status: { groups: 3, hosts: [], links: [out] } }] : []),
+    // What putting the link back would do.
+    "/api/v1/drains/leaf7-eth3": () => (out ? { ...API, kind: "DryRun", outcome: "deleted", summary: "deleted; 1 tree would move", plan: "b6f0", effects: [{ type: "treeMoves", object: "Group", name: "group-00001", from: "leaf1/eth2", to: "leaf1/eth3", lossless: true }] } : undefined),
     "/api/v1/events": () => list(events(sizes.events)),
     "/api/v1/flows": (url) => list(flows(url.searchParams.get("node") ?? "", url.searchParams.get("port") ?? "")),
     "/api/v1/charts": (url) => charts(url.searchParams),

@@ -3,14 +3,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, data } from "../api/client";
 import * as queries from "../api/queries";
 import type { Drain } from "../api/types";
 import { counted } from "../lib/format";
 import { Instant } from "../ui/Age";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
-import { CheckedDialog } from "../write/CheckedDialog";
+import { PutBackDialog } from "./drains/PutBackDialog";
 
 export function Drains() {
   const query = useQuery(queries.drains);
@@ -73,7 +72,7 @@ export function Drains() {
           )
         }
       </Loaded>
-      {ending && <Undrain drain={ending} onClose={() => setEnding(null)} />}
+      {ending && <PutBackDialog drain={ending} onClose={() => setEnding(null)} />}
     </Page>
   );
 }
@@ -83,25 +82,4 @@ function DrainTarget({ drain }: { drain: Drain }) {
   if (node) return <Link to="/nodes/$node" params={{ node }}>node {node}</Link>;
   const [device = "", port = ""] = (link ?? "").split("--")[0]?.split("/") ?? [];
   return <Link to="/links/$node/$port" params={{ node: device, port }}>link {link}</Link>;
-}
-
-function Undrain({ drain, onClose }: { drain: Drain; onClose: () => void }) {
-  const name = drain.metadata.name;
-  const remove = (dryRun: boolean, plan?: string) =>
-    data(api.DELETE("/api/v1/drains/{drain}", { params: { path: { drain: name }, query: { dryRun }, ...(plan && { header: { "If-Plan-Match": plan } }) } }));
-  return (
-    <CheckedDialog
-      title={`Put ${name} back into service`}
-      name={`drain/${name}`}
-      command={`canopyctl undrain ${name}`}
-      action="Put it back"
-      send={remove}
-      changes={["drains", "links"]}
-      onClose={onClose}
-    >
-      <p>
-        Back in service, unless the topology or another drain has it drained: {drain.status.links.join(", ") || "nothing, the topology has no such target"}. Trees may move back.
-      </p>
-    </CheckedDialog>
-  );
 }

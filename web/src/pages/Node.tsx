@@ -2,7 +2,6 @@
 // One node: what it was given, what it has, and what is wrong with it.
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useState } from "react";
 import * as queries from "../api/queries";
 import type { Node } from "../api/types";
 import { bytes, count, rate, span } from "../lib/format";
@@ -16,7 +15,7 @@ import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
 import { OverTime } from "./charts/OverTime";
-import { DrainDialog } from "./drains/DrainDialog";
+import { DrainButton } from "./drains/DrainButton";
 import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/nodes/$node");
@@ -39,7 +38,6 @@ function Detail({ node }: { node: Node }) {
   const { spec, status, metadata } = node;
   const [state, word] = syncWord(node);
   const labels = labelsOf(node);
-  const [draining, setDraining] = useState(false);
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const read = useQuery(queries.nodeTelemetry(metadata.name));
@@ -51,12 +49,11 @@ function Detail({ node }: { node: Node }) {
       aside={
         <>
           <StateWord state={state}>{word}</StateWord>
-          <button type="button" onClick={() => setDraining(true)}>Drain…</button>
+          <DrainButton target={{ node: metadata.name }} />
           <SilenceButton kind="node" name={metadata.name} />
         </>
       }
     >
-      {draining && <DrainDialog target={{ node: metadata.name }} onClose={() => setDraining(false)} />}
       <SilencesOf kind="node" name={metadata.name} />
       <ProblemsOf kind="node" name={metadata.name} />
       <div className="columns">
