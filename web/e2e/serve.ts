@@ -6,7 +6,7 @@ import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
 import type { DomainStatus, Link, MapLayerName, Node } from "../src/api/types";
-import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, mapLayer, mapOf, members, metadata, node, packet, passes, problems, samples, T0, topology, waitedFor, waitedStrip, withProblems, type Sizes } from "./fixture";
+import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, mapLayer, mapOf, members, metadata, node, nodeSample, packet, passes, problems, samples, T0, topology, waitedFor, waitedStrip, withProblems, type Sizes } from "./fixture";
 
 export interface Served {
   url: string;
@@ -132,7 +132,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     const [, set] = /^\/api\/v1\/change-sets\/([^/]+)$/.exec(url.pathname) ?? [];
     const [, name, part] = /^\/api\/v1\/groups\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? [];
     const one = groups.find((g) => g.metadata.name === name);
-    const found = aHost ?? aLink ?? (aNode ? nodes.find((of) => of.metadata.name === aNode) : undefined) ?? (layer && sizes.nodes ? layerOf(layer as MapLayerName, url) : undefined) ?? (set ? sets.find(({ id }) => id === set) : undefined) ?? (one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "waited-for/strip" ? waitedStrip(one) : part === "packet" ? packet(one) : part === "captures" ? list([captureItem(capture(one))]) : part?.startsWith("captures/") ? capture(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url));
+    const found = aHost ?? aLink ?? (aNode ? nodes.find((of) => of.metadata.name === aNode) : undefined) ?? (layer && sizes.nodes ? layerOf(layer as MapLayerName, url) : undefined) ?? (set ? sets.find(({ id }) => id === set) : undefined) ?? (one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "waited-for/strip" ? waitedStrip(one) : part === "packet" ? packet(one) : part === "captures" ? list([captureItem(capture(one))]) : part?.startsWith("captures/") ? capture(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? nodeSample(nodes.find((of) => url.pathname.includes(`/${of.metadata.name}/`))) : answers[url.pathname]?.(url));
     if (found !== undefined) {
       response.writeHead(200, { "content-type": typeof found === "string" ? "text/plain" : "application/json" });
       response.end(typeof found === "string" ? found : JSON.stringify(found));

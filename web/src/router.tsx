@@ -28,6 +28,11 @@ interface EventSearch {
   node?: string | undefined;
   group?: string | undefined;
 }
+interface MapSearch {
+  links?: Layer | undefined;
+  /** Name of a node, host or link. */
+  picked?: string | undefined;
+}
 /** How far back charts go, absent for the default, and at which second they are frozen. */
 const range = ({ range: far, at }: Record<string, unknown>): ChartSearch => ({ ...(far === "1h" && { range: far }), ...(Number.isSafeInteger(at) && Number(at) > 3600 && { at: Number(at) }) });
 /** A search parameter, if it is text. The router reads numbers and booleans as such. */
@@ -130,7 +135,10 @@ const link = createRoute({
 const topology = createRoute({
   getParentRoute: () => root,
   path: "/topology",
-  validateSearch: (search: Record<string, unknown>): { links?: Layer } => (search["links"] !== "state" && LAYERS.some((layer) => layer === search["links"]) ? { links: search["links"] as Layer } : {}),
+  validateSearch: (search: Record<string, unknown>): MapSearch => ({
+    ...(search["links"] !== "state" && LAYERS.some((layer) => layer === search["links"]) && { links: search["links"] as Layer }),
+    ...text(search, "picked"),
+  }),
   component: lazyRouteComponent(() => import("./pages/Topology"), "TopologyPage"),
   loader: ({ context }) => read(context.queries.ensureQueryData(map)),
 });
