@@ -31,6 +31,7 @@ const LISTS: Record<string, string> = {
   drains: "/drains",
   controller: "/controller",
   events: "/events",
+  "events-links": "/events?kind=link&from=1795596000&to=1795596240",
   audit: "/audit",
   "audit-hosts": "/audit?hosts=true",
   "change-sets": "/change-sets",

@@ -23,6 +23,9 @@ export interface Served {
   waiting: () => number;
 }
 
+/** Events that only the journal has. */
+const JOURNAL = 1200;
+
 /** What the controller allows its pages. */
 const [, policy = "default-src 'none'"] = /^const POLICY: &str = "([^;]*;[^"]*)"/m.exec(readFileSync("../controller/rest/src/ui.rs", "utf8").replaceAll("\\\n", "")) ?? [];
 
@@ -79,7 +82,13 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     "/api/v1/drains": () => list(out ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: out, reason: "optics" }, status: { groups: 3, hosts: [], links: [out] } }] : []),
     // What putting the link back would do.
     "/api/v1/drains/leaf7-eth3": () => (out ? { ...API, kind: "DryRun", outcome: "deleted", summary: "deleted; 1 tree would move", plan: "b6f0", effects: [{ type: "treeMoves", object: "Group", name: "group-00001", from: "leaf1/eth2", to: "leaf1/eth3", lossless: true }] } : undefined),
-    "/api/v1/events": () => list(events(sizes.events)),
+    "/api/v1/events": ({ searchParams: query }) => {
+      const before = Number(query.get("before") ?? Infinity);
+      // In the largest fixture there are others in the journal.
+      const kept = events(sizes.events).map((one) => ({ ...one, sequence: one.sequence + JOURNAL }));
+      const older = sizes.events >= 4096 ? events(JOURNAL).map((one) => ({ ...one, timeUnixNs: one.timeUnixNs - sizes.events * 3.7e9 })) : [];
+      return list([...older, ...kept].filter((one) => one.sequence < before && (!query.has("node") || one.node === query.get("node")) && (!query.has("code") || one.code === query.get("code"))).slice(-Number(query.get("limit") ?? 200)));
+    },
     "/api/v1/flows": (url) => list(flows(url.searchParams.get("node") ?? "", url.searchParams.get("port") ?? "")),
     "/api/v1/charts": (url) => charts(url.searchParams),
     "/api/v1/groups": (url) => page(groups.filter(({ metadata: { name }, status: { phase } }) => name.startsWith(url.searchParams.get("namePrefix") ?? "") && phase === (url.searchParams.get("phase") ?? phase)), url),

@@ -5,6 +5,7 @@ import { map } from "./api/map";
 import * as queries from "./api/queries";
 import { isOfDomain } from "./api/session";
 import type { GroupPhase } from "./api/types";
+import { KINDS, type EventFilter, type Kind } from "./lib/event";
 import { LAYERS, type Layer } from "./lib/mapLayer";
 import { PHASE_ORDER } from "./lib/state";
 import type { AuditSearch } from "./lib/undo";
@@ -22,11 +23,10 @@ interface GroupSearch {
   q?: string | undefined;
   phase?: GroupPhase | undefined;
 }
-interface EventSearch {
-  q?: string | undefined;
-  code?: string | undefined;
-  node?: string | undefined;
-  group?: string | undefined;
+interface EventSearch extends EventFilter {
+  /** Seconds since the Unix epoch; both, or none. */
+  from?: number | undefined;
+  to?: number | undefined;
 }
 interface MapSearch {
   links?: Layer | undefined;
@@ -89,7 +89,14 @@ const group = createRoute({
 const events = createRoute({
   getParentRoute: () => root,
   path: "/events",
-  validateSearch: (search: Record<string, unknown>): EventSearch => ({ ...text(search, "q"), ...text(search, "code"), ...text(search, "node"), ...text(search, "group") }),
+  validateSearch: (search: Record<string, unknown>): EventSearch => ({
+    ...text(search, "q"),
+    ...text(search, "code"),
+    ...text(search, "node"),
+    ...text(search, "group"),
+    ...(KINDS.some((kind) => kind === search["kind"]) && { kind: search["kind"] as Kind }),
+    ...(Number.isSafeInteger(search["from"]) && Number.isSafeInteger(search["to"]) && { from: Number(search["from"]), to: Number(search["to"]) }),
+  }),
   component: lazyRouteComponent(() => import("./pages/Events"), "Events"),
   loader: ({ context }) => read(context.queries.ensureQueryData(queries.events)),
 });

@@ -382,6 +382,24 @@ export const events = queryOptions({
   queryFn: async () => ((await data(api.GET("/api/v1/events", { params: { query: { limit: EVENTS_KEPT } } }))) as { items: Event[] }).items,
 });
 
+export interface OlderEvents {
+  node?: string | undefined;
+  group?: string | undefined;
+  code?: string | undefined;
+}
+
+/** Pages of the events before one of this number, each with the newest last; the controller reads its journal for them. */
+export const eventsBefore = (before: number | undefined, { node, group, code }: OlderEvents) =>
+  infiniteQueryOptions({
+    queryKey: ["eventsBefore", before, node, group, code],
+    enabled: before !== undefined,
+    initialPageParam: before ?? 0,
+    queryFn: async ({ pageParam }) => ((await data(api.GET("/api/v1/events", { params: { query: { limit: PAGE, before: String(pageParam), ...(node && { node }), ...(group && { group }), ...(code && { code }) } } }))) as { items: Event[] }).items,
+    getNextPageParam: (last) => (last.length < PAGE ? undefined : last[0]?.sequence),
+    staleTime: Infinity,
+    gcTime: 60_000,
+  });
+
 /** The controller that answers, with its store. */
 export const controller = queryOptions({
   queryKey: ["controller"],
