@@ -138,6 +138,16 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(lists === 0, `the group was read ${lists} times although the stream had it`);
     await page.goto(`${url}/events`);
     await page.getByRole("table", { name: "Events" }).getByText("AgentConnected").first().waitFor();
+    // A range of the time line by keyboard, and back to all; a node leads to its page.
+    const over = page.getByRole("application", { name: /^Events over time, 1 min per bar/ });
+    await over.press("End");
+    await over.press("Enter");
+    await page.waitForURL(/from=\d+&to=\d+/);
+    await over.press("Escape");
+    await page.waitForURL((to) => !to.search.includes("from="));
+    await page.getByRole("combobox", { name: "About" }).selectOption("nodes");
+    check((await page.getByRole("table", { name: "Events" }).getByRole("link", { name: "n1" }).first().getAttribute("href")) === "/nodes/n1", "a node leads elsewhere");
+    await page.getByRole("combobox", { name: "About" }).selectOption("about anything");
     await page.getByRole("searchbox", { name: "Filter events" }).fill("no event has this");
     await page.getByText("No event passes the filter.").waitFor();
     check(page.url().includes("q=no"), "the filter is not in the URL");
@@ -155,6 +165,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByText("canopyctl describe host s1").waitFor();
     await page.getByText("that of node", { exact: false }).waitFor();
     await page.getByText(/^[\d\u202f]+ bytes$/).waitFor();
+    await page.getByRole("region", { name: "Over time" }).getByRole("link", { name: "n1/eth2" }).waitFor();
     await page.getByRole("table", { name: "Groups" }).getByRole("link", { name: "g1", exact: true }).click();
     await page.waitForURL(`${url}/groups/g1`);
   },
@@ -287,6 +298,8 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await press(page.getByRole("button", { name: "Live" }));
     await page.waitForURL(/\/nodes\/n1$/);
 
+    await page.getByRole("table", { name: "Drops by reason" }).getByText(/^(9\.\d+|10(\.\d+)?) \/s$/).waitFor();
+
     let steps: string[] = [];
     page.on("request", (request) => {
       const to = new URL(request.url());
@@ -348,6 +361,9 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     const rows = port.getByRole("table", { name: "Sources of what leaves n1/eth1" }).getByRole("row");
     check((await rows.allInnerTexts()).slice(1).map((row) => row.split(/\s/)[0]).join() === "s1,r2", `the sources are ${await rows.allInnerTexts()}`);
     await port.getByRole("figure", { name: "Queue of n1/eth1" }).locator("canvas").waitFor();
+    // Marks rise, notifications do not.
+    await port.getByRole("table", { name: "Marks of n1/eth1: figures" }).getByText(/^[12]\d(\.\d+)? k\/s$/).first().waitFor();
+    await port.getByRole("table", { name: "Notifications since the page was opened of n1/eth1: figures" }).getByText("0 /s", { exact: true }).first().waitFor();
     await port.getByRole("link", { name: "LinkCongested" }).click();
     await page.getByRole("heading", { level: 1, name: /n1\/eth1/ }).waitFor();
   },

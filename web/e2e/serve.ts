@@ -73,6 +73,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     "/api/v1/nodes": (url) => page(some(nodes, url).map((of) => (url.searchParams.has("summary") ? { ...of, spec: { ...of.spec, ports: [] } } : of)), url),
     "/api/v1/links": (url) => page(some(all, url), url),
     "/api/v1/hosts": (url) => page(hosts.filter(({ metadata: { name }, status: { port } }) => (port !== "Up" || url.searchParams.get("fieldSelector") !== "port!=Up") && name.includes(url.searchParams.get("nameContains") ?? "")), url),
+    "/api/v1/authority": () => ({ ...API, kind: "Authority", authority: "9f".repeat(32), listedSinceUnixNs: T0 - 9e15, agents: nodes.map((of) => ({ subject: `node/${of.metadata.name}`, authority: "9f".repeat(32), connected: of.status.connected, enrolled: true, notAfterUnixNs: T0 + 2.3e15, ready: true, trusts: true })) }),
     "/api/v1/change-sets": () => list(sets),
     "/api/v1/versions": () => list([]),
     "/api/v1/silences": () => list([]),

@@ -123,6 +123,7 @@ const hosts = createRoute({
 const host = createRoute({
   getParentRoute: () => root,
   path: "/hosts/$host",
+  validateSearch: range,
   component: lazyRouteComponent(() => import("./pages/Host"), "HostPage"),
   loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.host(params.host))),
 });

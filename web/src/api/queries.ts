@@ -12,7 +12,7 @@ import { isActive } from "../lib/changeSet";
 import { KEPT, OF_PROBLEM } from "../lib/incident";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
-import type { Action, AuditItem, ChangeSet, Drain, Event, ExpectedPacket, GroupPhase, GroupSample, IntentKind, Link, Problem, Silence, VersionedKind } from "./types";
+import type { Action, AuditItem, AuthorityAgent, ChangeSet, Drain, Event, ExpectedPacket, GroupPhase, GroupSample, IntentKind, Link, Problem, Silence, VersionedKind } from "./types";
 
 export interface AuditPage {
   items: AuditItem[];
@@ -213,6 +213,14 @@ export const nodeTelemetry = (name: string) =>
     queryKey: ["nodeTelemetry", name],
     queryFn: () => data(api.GET("/api/v1/nodes/{node}/telemetry", { params: { path: { node: name } } })),
     refetchInterval: REREAD,
+  });
+
+/** The certificate of an agent, "node/n1"; `null` if the controller lists none. */
+export const certificate = (subject: string) =>
+  queryOptions({
+    queryKey: ["certificate", subject],
+    queryFn: async () => ((await data(api.GET("/api/v1/authority"))).agents as AuthorityAgent[]).find((agent) => agent.subject === subject) ?? null,
+    staleTime: 60_000,
   });
 
 export const hosts = infiniteQueryOptions({

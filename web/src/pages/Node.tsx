@@ -16,6 +16,8 @@ import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
 import { OverTime } from "./charts/OverTime";
 import { DrainButton } from "./drains/DrainButton";
+import { Certificate } from "./node/Certificate";
+import { Drops } from "./node/Drops";
 import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/nodes/$node");
@@ -96,6 +98,8 @@ function Detail({ node }: { node: Node }) {
             )}
             <dt>Agent, kernel</dt>
             <dd>{status.agentVersion || "–"}, {status.kernel || "–"}</dd>
+            <dt>Contract, metrics</dt>
+            <dd>{status.contract ? `version ${status.contract} of the southbound contract` : "–"}, {status.metricsAddress ? <Mono>{status.metricsAddress}</Mono> : "none served"}</dd>
             <dt>Last sample</dt>
             <dd>{telemetry?.timeUnixNs ? <Instant at={telemetry.timeUnixNs} /> : telemetry ? "none" : "–"}</dd>
             <dt>The same by command</dt>
@@ -130,22 +134,8 @@ function Detail({ node }: { node: Node }) {
         {(time) => <Charts object={`node/${metadata.name}`} time={time} plans={CHARTS} />}
       </OverTime>
       <h2>Drops that belong to no group</h2>
-      <Loaded query={read}>
-        {({ drops, timeUnixNs }) =>
-          drops.length ? (
-            <table className="plain">
-              <thead><tr><th>Reason</th><th>Port</th><th className="right">Packets</th></tr></thead>
-              <tbody>
-                {drops.map((drop) => (
-                  <tr key={`${drop.reason} ${drop.port ?? ""}`}><td><code>{drop.name}</code></td><td>{drop.port ?? "–"}</td><td className="right num">{count(drop.packets)}</td></tr>
-                ))}
-              </tbody>
-            </table>
-          ) : (
-            <p className="faint">{timeUnixNs ? "None." : "The node has sent no sample."}</p>
-          )
-        }
-      </Loaded>
+      <Loaded query={read}>{(sample) => <Drops sample={sample} />}</Loaded>
+      <Certificate node={metadata.name} />
     </Page>
   );
 }
