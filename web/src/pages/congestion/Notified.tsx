@@ -4,7 +4,7 @@ import { useEffect, useState } from "react";
 import { RANGES, type Range } from "../../api/charts";
 import type { Link } from "../../api/types";
 import { useCharts } from "../../api/useCharts";
-import { controllerNow } from "../../lib/clock";
+import { clockDifference } from "../../lib/clock";
 import { sent } from "../../lib/congestion";
 import { CounterChart } from "../../lib/counter";
 import { Chart } from "../../ui/Chart";
@@ -22,7 +22,8 @@ export function Notified({ name, congestion }: Props) {
   const [marks] = useCharts(`link/${name}`, MARKS);
   const [counted] = useState(() => new CounterChart("notified"));
   useEffect(() => {
-    if (congestion) counted.add({ at: (controllerNow() - congestion.reportedAgoNs) / 1e9, total: sent(congestion) });
+    // Not by whole seconds, as ages are shown: a rate is of the time between two reports.
+    if (congestion) counted.add({ at: (Date.now() * 1e6 + clockDifference() - congestion.reportedAgoNs) / 1e9, total: sent(congestion) });
   }, [counted, congestion]);
   return (
     <div className="columns">
