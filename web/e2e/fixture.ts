@@ -301,7 +301,7 @@ function measuredLinks(of: Topology): Link[] {
         pushes: 1,
         pushedAgoNs: 5e11,
         pushedRttNs: 14155,
-        congestion: { state: queueOf(at), queueBytes: (at * 977) % (isBusy(at) ? 64_000 : 9000), peakQueueBytes: (at * 1973) % (isBusy(at) ? 90_000 : 20_000), depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: isBusy(at) ? at % 11 : 0, ce: 0, notEct: 0, cnps: { notify: 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
+        congestion: { state: queueOf(at), queueBytes: (at * 977) % (isBusy(at) ? 64_000 : 9000), peakQueueBytes: (at * 1973) % (isBusy(at) ? 90_000 : 20_000), depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: isBusy(at) ? at % 11 : 0, ce: 0, notEct: 0, cnps: { notify: isBusy(at) ? at % 9 : 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
         loss: { requests: 11139, lost: at % (at < LARGE ? 230 : 2309) === 22 ? 12 : 0, queueDrops: 0, dataPackets: 0, dataLost: 0, permille: at % (at < LARGE ? 230 : 2309) === 22 ? 4 : null },
       },
     }));
@@ -468,6 +468,17 @@ export function charts(query: URLSearchParams): unknown {
   return { ...API, kind: "Charts", startUnixNs: from * step * 1e9, stepSeconds: step, series: series.map(([name, unit, high], at) => ({ object, series: name, unit, points: points(high, at, unit) })) };
 }
 
+const DROPS: readonly (readonly [number, string, string | null, number])[] = [[1, "parse", null, 5], [14, "boundary", "eth1", 0.4], [21, "branch_unknown", null, 0]];
+
+/** The last sample of a node; some of its counters rise. */
+export function nodeSample(of: Node | undefined): unknown {
+  const seconds = Date.now() / 1000;
+  const [node, count] = [of?.metadata.name ?? "", of?.spec.groups ?? 0];
+  const drops = DROPS.map(([reason, name, port, perSecond]) => ({ reason, name, port, packets: Math.floor((seconds % 1e6) * perSecond) + 12 }));
+  const groups = Array.from({ length: count }, (_, at) => ({ node, group: `group-${String(at + 1).padStart(5, "0")}`, timeUnixNs: seconds * 1e9, branches: [], drops: [] }));
+  return { ...API, kind: "NodeTelemetry", node, drops: of?.metadata.name === "leaf1" ? drops : [], groups, timeUnixNs: of?.status.connected ? seconds * 1e9 : null };
+}
+
 export function flows(node: string, port: string): Flow[] {
   const cnps = (notify: number) => ({ cnps: { notify, pause: 0, rateReduce: notify * 2, resume: 0, failed: 0 }, suppressed: notify / 2, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0 });
   return [2, 3, 4, 5].map((host, at): Flow => ({
@@ -483,7 +494,8 @@ export function events(count: number): Event[] {
 
 export function event(sequence: number, at: number): Event {
   const ofNode = sequence % 4 === 2;
-  return { sequence, timeUnixNs: at, code: ["FirstData", "GroupPhase", "AgentConnected", "ProblemOpened"][sequence % 4] ?? "", node: ofNode ? "leaf1" : null, group: ofNode ? null : `group-${String((sequence % 90) + 1).padStart(5, "0")}`, branch: null, detail: "Programming: waiting for leaf2, leaf3 and 4 more to confirm their programs" };
+  const details = ["the first data of the group", "Programming: waiting for leaf2, leaf3 and 4 more to confirm their programs", "the node's agent connected", "link leaf1/eth2--spine5/eth1 loses packets although its carrier is up: 12 of 1000 STAMP packets in the last 10 s got no answer (LinkLossy, problem 00000000009a3f00)"];
+  return { sequence, timeUnixNs: at, code: ["FirstData", "GroupPhase", "AgentConnected", "ProblemOpened"][sequence % 4] ?? "", node: ofNode ? "leaf1" : null, group: ofNode || sequence % 4 === 3 ? null : `group-${String((sequence % 90) + 1).padStart(5, "0")}`, branch: null, detail: details[sequence % 4] ?? "" };
 }
 
 const ALICE = { kind: "operator", name: "alice", uid: 1000 } as const;

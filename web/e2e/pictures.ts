@@ -31,6 +31,7 @@ const LISTS: Record<string, string> = {
   drains: "/drains",
   controller: "/controller",
   events: "/events",
+  "events-links": "/events?kind=link&from=1795596000&to=1795596240",
   audit: "/audit",
   "audit-hosts": "/audit?hosts=true",
   "change-sets": "/change-sets",
@@ -43,6 +44,10 @@ const ONES: Record<string, string> = {
   "group-deep": "/groups/group-00008",
   "group-deepest": "/groups/group-00009",
   link: "/links/leaf1/eth2",
+  "link-drained": "/links/leaf7/eth3",
+  "topology-picked": "/topology?picked=leaf1",
+  "topology-picked-host": "/topology?links=queue&picked=host1",
+  "topology-picked-drained": "/topology?links=load&picked=leaf7%2Feth3--spine10%2Feth7",
   node: "/nodes/leaf1",
   host: "/hosts/host1",
   "change-set": "/change-sets/8d0c5b61f2a94e01",
@@ -53,6 +58,7 @@ const ONES: Record<string, string> = {
 /** The map from near: the page, and keys in the map. From the first picked node, then nearer or farther. */
 const ZOOMED: Record<string, [path: string, keys: string[]]> = {
   "topology-nodes": ["/topology?links=load", ["ArrowDown", "Enter", "-", "-", "-"]],
+  "topology-link": ["/topology", ["ArrowDown", "l", "l", "Enter"]],
   "topology-ports": ["/topology?links=load", ["ArrowDown", "Enter", "+", "+"]],
 };
 /** Dialogs, explained words, and what is shown by a button: the page, and the button. */
@@ -64,6 +70,7 @@ const OPENED: Record<string, [path: string, button: string]> = {
   "packet-captured": ["/groups/group-00001", "PSN 1586061"],
   "node-drain": ["/nodes/leaf1", "Drain…"],
   "node-term": ["/nodes/leaf1", "K_max"],
+  "link-put-back": ["/links/leaf7/eth3", "Put back…"],
   "node-silence": ["/nodes/leaf1", "Silence…"],
   "audit-entry": ["/audit", "create group/group-00011: open"],
   "change-set-undo": ["/change-sets/8d0c5b61f2a94e01", "Undo…"],
@@ -165,7 +172,7 @@ async function all(address: string, size: string, ones: Record<string, string>):
           await map.waitFor();
           await page.getByText(/^The map is being /).waitFor({ state: "detached" });
           for (const key of keys) await map.press(key);
-          await page.getByRole("region", { name: "Picked" }).getByRole("heading").waitFor();
+          await page.getByRole("region", { name: "Picked" }).getByRole("heading", { level: 2 }).waitFor();
           // Drawn once nothing moves any more.
           await page.waitForTimeout(1000);
           await take(page, named(name));

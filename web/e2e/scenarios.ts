@@ -26,6 +26,31 @@ async function measured(): Promise<void> {
   await put("/api/v1/topology", { ...topology, spec: { ...topology.spec, links } });
 }
 
+/** The topology with four pods of 42 nodes besides. */
+async function withPods(): Promise<object> {
+  const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: { nodes: object[]; hosts: object[]; links: object[] } };
+  const { nodes, hosts, links } = topology.spec;
+  const numbers = (count: number) => Array.from({ length: count }, (_, at) => at + 1);
+  const node = (name: string, tier: number) => nodes.push({ name, id: nodes.length + 1, tier });
+  const link = (a: string, b: string) => links.push({ a, b });
+  for (const core of numbers(2)) node(`core${core}`, 3);
+  link("n1/eth9", "core1/eth9");
+  for (const pod of numbers(4)) {
+    for (const spine of numbers(2)) {
+      node(`spine${pod}-${spine}`, 2);
+      for (const core of numbers(2)) link(`spine${pod}-${spine}/up${core}`, `core${core}/p${pod}s${spine}`);
+    }
+    for (const leaf of numbers(40)) {
+      node(`leaf${pod}-${leaf}`, 1);
+      const prefix = `2001:db8:${pod}:${leaf}::`;
+      hosts.push({ name: `host${pod}-${leaf}`, prefix: `${prefix}/64`, address: `${prefix}1` });
+      link(`leaf${pod}-${leaf}/eth1`, `host${pod}-${leaf}/eth0`);
+      for (const spine of numbers(2)) link(`leaf${pod}-${leaf}/up${spine}`, `spine${pod}-${spine}/eth${leaf}`);
+    }
+  }
+  return topology;
+}
+
 /** Signs in at the identity provider of the test, from the page of the UI. */
 async function atProvider(page: Page, person: string): Promise<void> {
   await page.getByRole("button", { name: /^Sign in with localhost/ }).click();
@@ -113,6 +138,16 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(lists === 0, `the group was read ${lists} times although the stream had it`);
     await page.goto(`${url}/events`);
     await page.getByRole("table", { name: "Events" }).getByText("AgentConnected").first().waitFor();
+    // A range of the time line by keyboard, and back to all; a node leads to its page.
+    const over = page.getByRole("application", { name: /^Events over time, 1 min per bar/ });
+    await over.press("End");
+    await over.press("Enter");
+    await page.waitForURL(/from=\d+&to=\d+/);
+    await over.press("Escape");
+    await page.waitForURL((to) => !to.search.includes("from="));
+    await page.getByRole("combobox", { name: "About" }).selectOption("nodes");
+    check((await page.getByRole("table", { name: "Events" }).getByRole("link", { name: "n1" }).first().getAttribute("href")) === "/nodes/n1", "a node leads elsewhere");
+    await page.getByRole("combobox", { name: "About" }).selectOption("about anything");
     await page.getByRole("searchbox", { name: "Filter events" }).fill("no event has this");
     await page.getByText("No event passes the filter.").waitFor();
     check(page.url().includes("q=no"), "the filter is not in the URL");
@@ -142,6 +177,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByText("canopyctl describe host s1").waitFor();
     await page.getByText("that of node", { exact: false }).waitFor();
     await page.getByText(/^[\d\u202f]+ bytes$/).waitFor();
+    await page.getByRole("region", { name: "Over time" }).getByRole("link", { name: "n1/eth2" }).waitFor();
     await page.getByRole("table", { name: "Groups" }).getByRole("link", { name: "g1", exact: true }).click();
     await page.waitForURL(`${url}/groups/g1`);
   },
@@ -337,6 +373,8 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await press(page.getByRole("button", { name: "Live" }));
     await page.waitForURL(/\/nodes\/n1$/);
 
+    await page.getByRole("table", { name: "Drops by reason" }).getByText(/^(9\.\d+|10(\.\d+)?) \/s$/).waitFor();
+
     let steps: string[] = [];
     page.on("request", (request) => {
       const to = new URL(request.url());
@@ -398,6 +436,9 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     const rows = port.getByRole("table", { name: "Sources of what leaves n1/eth1" }).getByRole("row");
     check((await rows.allInnerTexts()).slice(1).map((row) => row.split(/\s/)[0]).join() === "s1,r2", `the sources are ${await rows.allInnerTexts()}`);
     await port.getByRole("figure", { name: "Queue of n1/eth1" }).locator("canvas").waitFor();
+    // Marks rise, notifications do not.
+    await port.getByRole("table", { name: "Marks of n1/eth1: figures" }).getByText(/^[12]\d(\.\d+)? k\/s$/).first().waitFor();
+    await port.getByRole("table", { name: "Notifications since the page was opened of n1/eth1: figures" }).getByText("0 /s", { exact: true }).first().waitFor();
     await port.getByRole("link", { name: "LinkCongested" }).click();
     await page.getByRole("heading", { level: 1, name: /n1\/eth1/ }).waitFor();
   },
@@ -436,6 +477,119 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(found.length === 0, found.join("\n"));
     await page.unroute("**/api/v1/links**");
     await queue.locator(".stale").first().waitFor({ state: "detached" });
+  },
+
+  /**
+   * Catches a map that needs a mouse, a side panel of another object than is marked, a drain without its effects or that leaves the map, a layer
+   * that draws the lines of another one, and a pod that a click does not go into.
+   */
+  async fabric(page) {
+    await measured();
+    await page.goto(`${url}/topology`);
+    const map = page.getByRole("application", { name: /^Map of 2 nodes and 3 hosts\./ });
+    const panel = page.getByRole("region", { name: "Picked" });
+    const heading = (of: string | RegExp) => panel.getByRole("heading", { level: 2, name: of });
+    await map.waitFor();
+    await page.getByText(/^The map is being /).waitFor({ state: "detached" });
+    await panel.getByText("Pick a node, host or link", { exact: false }).waitFor();
+
+    // By keyboard: a node, then its links.
+    await map.press("ArrowDown");
+    await heading("n1").waitFor();
+    await page.getByRole("application", { name: /n1 is picked\.$/ }).waitFor();
+    check(page.url().endsWith("/topology?picked=n1"), `what is picked is not in ${page.url()}`);
+    await panel.getByText("in sync", { exact: true }).waitFor();
+    const ports = panel.getByRole("list", { name: "Ports of n1" });
+    await ports.getByRole("listitem").filter({ hasText: "eth1 to n2/eth1" }).getByText("in service").waitFor();
+    check((await ports.getByRole("link").allInnerTexts()).join() === "eth1,eth2", `the ports are ${await ports.allInnerTexts()}`);
+    await panel.getByRole("list", { name: "Last events of n1" }).getByText("AgentConnected").first().waitFor();
+    await map.press("l");
+    await heading("n1/eth1 to n2/eth1").waitFor();
+    await map.press("l");
+    await heading("n1/eth2 to s1/eth0").waitFor();
+    check(await panel.getByRole("button", { name: "Drain…" }).isDisabled(), "a link to a host can be drained");
+    await map.press("Shift+L");
+    await heading("n1/eth1 to n2/eth1").waitFor();
+    await panel.getByRole("list", { name: "Directions of n1/eth1--n2/eth1" }).getByRole("link", { name: "n2/eth1" }).waitFor();
+
+    // It is in the middle then: another layer has other pixels there.
+    await map.press("Enter");
+    await page.waitForTimeout(500);
+    const box = await map.boundingBox();
+    check(box !== null, "the map has no place");
+    const [x, y] = [box.width / 2, box.height / 2 + 8];
+    /** Pixels of a state's colour around the middle. */
+    const painted = (token: string) =>
+      map.evaluate((canvas, { name, left, top }) => {
+        const probe = document.body.appendChild(document.createElement("i"));
+        probe.className = name;
+        const colour = getComputedStyle(probe).color.match(/\d+/g)?.map(Number) ?? [];
+        probe.remove();
+        const drawn = (canvas as HTMLCanvasElement).getContext("2d")?.getImageData(left - 40, top - 12, 80, 24).data ?? [];
+        let found = 0;
+        for (let at = 0; at < drawn.length; at += 4) if (colour.every((value, of) => Math.abs(value - (drawn[at + of] ?? 0)) < 3)) found += 1;
+        return found;
+      }, { name: token, left: Math.round(x), top: Math.round(y) });
+    const until = async (what: string, holds: () => Promise<boolean>) => {
+      const end = Date.now() + DEADLINE;
+      while (!(await holds())) {
+        check(Date.now() < end, what);
+        await page.waitForTimeout(100);
+      }
+    };
+    await outside("congest");
+    const layer = page.getByRole("combobox", { name: "Lines by" });
+    await layer.selectOption("queue");
+    await panel.getByRole("listitem").filter({ hasText: "n1/eth1 to n2/eth1" }).getByText("K_max or more, sources slowed down").waitFor();
+    await until("no line has the colour of its queue", async () => (await painted("failed")) > 20);
+    await layer.selectOption("loss");
+    await until("the line by loss has the colour of its queue", async () => (await painted("failed")) === 0);
+    check(page.url().includes("links=loss") && page.url().includes("picked="), `the layer, or what is picked, is not in ${page.url()}`);
+
+    // By click: nothing, the line, the node at its end.
+    await map.click({ position: { x: 8, y: 8 } });
+    await panel.getByText("Pick a node, host or link", { exact: false }).waitFor();
+    await map.click({ position: { x, y } });
+    await heading("n1/eth1 to n2/eth1").waitFor();
+    await map.click({ position: { x: x - 60, y } });
+    await heading(/^n[12]$/).waitFor();
+
+    // Drained and put back without leaving the map.
+    await page.goto(`${url}/topology?picked=n1%2Feth1--n2%2Feth1`);
+    await press(panel.getByRole("button", { name: "Drain…" }));
+    await page.getByRole("dialog", { name: "Drain link n1/eth1--n2/eth1" }).waitFor();
+    await page.keyboard.type("optics");
+    await page.keyboard.press("Enter");
+    await page.getByText("The controller accepts it.").waitFor();
+    await press(page.getByRole("button", { name: "Drain it" }));
+    await panel.getByText("drained: optics").waitFor();
+    check(new URL(page.url()).pathname === "/topology", `the drain led to ${page.url()}`);
+    await press(panel.getByRole("button", { name: "Put back…" }));
+    await press(page.getByRole("button", { name: "Put it back" }));
+    await panel.getByRole("button", { name: "Drain…" }).waitFor();
+
+    // Many nodes: from far they are pods, and a click goes into one.
+    await put("/api/v1/topology", await withPods());
+    await page.goto(`${url}/topology`);
+    const large = page.getByRole("application", { name: /^Map of 172 nodes and 163 hosts\./ });
+    await large.waitFor();
+    await page.getByText(/^The map is being /).waitFor({ state: "detached" });
+    const level = () => large.getAttribute("data-level");
+    for (let times = 0; times < 8 && (await level()) !== "cells"; times += 1) {
+      await large.press("-");
+      await page.waitForTimeout(300);
+    }
+    await page.getByRole("application", { name: /Pods are shown: zoom in for their nodes\./ }).waitFor();
+    const whole = await large.boundingBox();
+    check(whole !== null, "the map has no place");
+    for (let at = 0; at < 25 && (await level()) === "cells"; at += 1) {
+      await large.click({ position: { x: (whole.width * (3 + (at % 5))) / 10, y: (whole.height * (3 + Math.floor(at / 5))) / 10 } });
+      await page.waitForTimeout(300);
+    }
+    check((await level()) !== "cells", "no click goes into a pod");
+    await panel.getByText("Pick a node, host or link", { exact: false }).waitFor();
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
   },
 
   /** Catches a page that trusts what is old, a counter that is not read, and a controller that is away and seems well. */

@@ -6,7 +6,7 @@ import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
 import type { DomainStatus, Link, MapLayerName, Node } from "../src/api/types";
-import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, mapLayer, mapOf, members, metadata, node, packet, passes, problems, samples, T0, topology, waitedFor, waitedStrip, withProblems, type Sizes } from "./fixture";
+import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, mapLayer, mapOf, members, metadata, node, nodeSample, packet, passes, problems, samples, T0, topology, waitedFor, waitedStrip, withProblems, type Sizes } from "./fixture";
 
 export interface Served {
   url: string;
@@ -23,6 +23,9 @@ export interface Served {
   waiting: () => number;
 }
 
+/** Events that only the journal has. */
+const JOURNAL = 1200;
+
 /** What the controller allows its pages. */
 const [, policy = "default-src 'none'"] = /^const POLICY: &str = "([^;]*;[^"]*)"/m.exec(readFileSync("../controller/rest/src/ui.rs", "utf8").replaceAll("\\\n", "")) ?? [];
 
@@ -30,6 +33,7 @@ const [, policy = "default-src 'none'"] = /^const POLICY: &str = "([^;]*;[^"]*)"
 export function serve(dist: string, sizes: Sizes): Promise<Served> {
   const [code, bearer] = [randomBytes(16).toString("base64url"), randomBytes(32).toString("base64url")];
   const fabric = topology(sizes.nodes);
+  const [out] = fabric.spec.links.flatMap(({ a, b, drained }) => (drained ? [`${a}--${b}`] : []));
   const groups = Array.from({ length: sizes.groups }, (_, at) => group(at));
   const open = problems(sizes.problems, fabric, groups.map((g) => g.metadata.name));
   const byText = (a: { metadata: { name: string } }, b: { metadata: { name: string } }) => (a.metadata.name < b.metadata.name ? -1 : 1);
@@ -69,14 +73,23 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     "/api/v1/nodes": (url) => page(some(nodes, url).map((of) => (url.searchParams.has("summary") ? { ...of, spec: { ...of.spec, ports: [] } } : of)), url),
     "/api/v1/links": (url) => page(some(all, url), url),
     "/api/v1/hosts": (url) => page(hosts.filter(({ metadata: { name }, status: { port } }) => (port !== "Up" || url.searchParams.get("fieldSelector") !== "port!=Up") && name.includes(url.searchParams.get("nameContains") ?? "")), url),
+    "/api/v1/authority": () => ({ ...API, kind: "Authority", authority: "9f".repeat(32), listedSinceUnixNs: T0 - 9e15, agents: nodes.map((of) => ({ subject: `node/${of.metadata.name}`, authority: "9f".repeat(32), connected: of.status.connected, enrolled: true, notAfterUnixNs: T0 + 2.3e15, ready: true, trusts: true })) }),
     "/api/v1/change-sets": () => list(sets),
     "/api/v1/versions": () => list([]),
     "/api/v1/silences": () => list([]),
     "/api/v1/audit": (url) => page(Array.from({ length: sizes.events }, (_, at) => entry(sizes.events - at, url.searchParams.get("hosts") === "true")), url),
     "/api/v1/topology": () => (sizes.nodes ? fabric : undefined),
     "/api/v1/map": () => (sizes.nodes ? fabricMap : undefined),
-    "/api/v1/drains": () => list(sizes.nodes > 2 ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: "leaf7/eth3--spine2/eth7", reason: "optics" }, status: { groups: 3, hosts: [], links: ["leaf7/eth3--spine2/eth7"] } }] : []),
-    "/api/v1/events": () => list(events(sizes.events)),
+    "/api/v1/drains": () => list(out ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: out, reason: "optics" }, status: { groups: 3, hosts: [], links: [out] } }] : []),
+    // What putting the link back would do.
+    "/api/v1/drains/leaf7-eth3": () => (out ? { ...API, kind: "DryRun", outcome: "deleted", summary: "deleted; 1 tree would move", plan: "b6f0", effects: [{ type: "treeMoves", object: "Group", name: "group-00001", from: "leaf1/eth2", to: "leaf1/eth3", lossless: true }] } : undefined),
+    "/api/v1/events": ({ searchParams: query }) => {
+      const before = Number(query.get("before") ?? Infinity);
+      // In the largest fixture there are others in the journal.
+      const kept = events(sizes.events).map((one) => ({ ...one, sequence: one.sequence + JOURNAL }));
+      const older = sizes.events >= 4096 ? events(JOURNAL).map((one) => ({ ...one, timeUnixNs: one.timeUnixNs - sizes.events * 3.7e9 })) : [];
+      return list([...older, ...kept].filter((one) => one.sequence < before && (!query.has("node") || one.node === query.get("node")) && (!query.has("code") || one.code === query.get("code"))).slice(-Number(query.get("limit") ?? 200)));
+    },
     "/api/v1/flows": (url) => list(flows(url.searchParams.get("node") ?? "", url.searchParams.get("port") ?? "")),
     "/api/v1/charts": (url) => charts(url.searchParams),
     "/api/v1/groups": (url) => page(groups.filter(({ metadata: { name }, status: { phase } }) => name.startsWith(url.searchParams.get("namePrefix") ?? "") && phase === (url.searchParams.get("phase") ?? phase)), url),
@@ -129,7 +142,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     const [, set] = /^\/api\/v1\/change-sets\/([^/]+)$/.exec(url.pathname) ?? [];
     const [, name, part] = /^\/api\/v1\/groups\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? [];
     const one = groups.find((g) => g.metadata.name === name);
-    const found = aHost ?? aLink ?? (aNode ? nodes.find((of) => of.metadata.name === aNode) : undefined) ?? (layer && sizes.nodes ? layerOf(layer as MapLayerName, url) : undefined) ?? (set ? sets.find(({ id }) => id === set) : undefined) ?? (one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "waited-for/strip" ? waitedStrip(one) : part === "packet" ? packet(one) : part === "captures" ? list([captureItem(capture(one))]) : part?.startsWith("captures/") ? capture(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url));
+    const found = aHost ?? aLink ?? (aNode ? nodes.find((of) => of.metadata.name === aNode) : undefined) ?? (layer && sizes.nodes ? layerOf(layer as MapLayerName, url) : undefined) ?? (set ? sets.find(({ id }) => id === set) : undefined) ?? (one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : part === "waited-for/strip" ? waitedStrip(one) : part === "packet" ? packet(one) : part === "captures" ? list([captureItem(capture(one))]) : part?.startsWith("captures/") ? capture(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? nodeSample(nodes.find((of) => url.pathname.includes(`/${of.metadata.name}/`))) : answers[url.pathname]?.(url));
     if (found !== undefined) {
       response.writeHead(200, { "content-type": typeof found === "string" ? "text/plain" : "application/json" });
       response.end(typeof found === "string" ? found : JSON.stringify(found));

@@ -60,14 +60,23 @@ export const writing: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("heading", { level: 1, name: "Drains" }).waitFor();
     await page.getByRole("row", { name: /n1-eth1/ }).getByText("it's optics").waitFor();
     check((await drains())[0]?.spec.reason === "it's optics", "the controller has another drain");
-    await page.getByRole("button", { name: "Put back…" }).focus();
-    await page.keyboard.press("Enter");
+    // On its own page the link is put back, too, and its node is not drained.
+    await page.goto(`${url}/links/n2/eth1`);
+    await page.getByText("drained: it's optics").waitFor();
+    await page.getByRole("button", { name: "Put back…" }).waitFor();
+    await page.goto(`${url}/nodes/n1`);
+    await drain.click({ trial: true });
+    await page.goto(`${url}/links/n1/eth1`);
+    await press(page.getByRole("button", { name: "Put back…" }));
     const end = page.getByRole("dialog", { name: "Put n1-eth1 back into service" });
     await end.getByText("drain/n1-eth1 would be deleted").waitFor();
     await end.getByRole("button", { name: "Put it back" }).focus();
     await page.keyboard.press("Enter");
-    await page.getByText("Everything is in service.").waitFor();
+    await end.waitFor({ state: "detached" });
+    await drain.click({ trial: true });
     check((await drains()).length === 0, "the drain is still there");
+    await page.goto(`${url}/drains`);
+    await page.getByText("Everything is in service.").waitFor();
     await page.goto(`${url}/links/n1/eth2`);
     check(await drain.isDisabled(), "a link to a host can be drained");
     await page.getByText("A link to a host cannot be drained").waitFor();

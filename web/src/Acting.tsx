@@ -8,7 +8,7 @@ import type { Action } from "./lib/search";
 const GroupDialog = lazy(() => import("./pages/groups/GroupDialog").then((module) => ({ default: module.GroupDialog })));
 const TopologyDialog = lazy(() => import("./pages/topology/TopologyDialog").then((module) => ({ default: module.TopologyDialog })));
 const DrainDialog = lazy(() => import("./pages/drains/DrainDialog").then((module) => ({ default: module.DrainDialog })));
-const Undrain = lazy(() => import("./pages/drains/Undrain").then((module) => ({ default: module.Undrain })));
+const PutBackDialog = lazy(() => import("./pages/drains/PutBackDialog").then((module) => ({ default: module.PutBackDialog })));
 
 interface Props {
   action: Action;
@@ -28,5 +28,5 @@ export function Acting({ action, onClose }: Props) {
 
 function PutBack({ name, onClose }: { name: string; onClose: () => void }) {
   const drain = useQuery(queries.drains).data?.find(({ metadata }) => metadata.name === name);
-  return drain ? <Undrain drain={drain} onClose={onClose} /> : null;
+  return drain ? <PutBackDialog drain={drain} onClose={onClose} /> : null;
 }

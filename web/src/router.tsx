@@ -5,8 +5,9 @@ import { map } from "./api/map";
 import * as queries from "./api/queries";
 import { isOfDomain } from "./api/session";
 import type { GroupPhase } from "./api/types";
+import { KINDS, type EventFilter, type Kind } from "./lib/event";
 import { LAYERS, type Layer } from "./lib/mapLayer";
-import { oneOf, range, text } from "./lib/pageSearch";
+import { oneOf, range, text, seconds } from "./lib/pageSearch";
 import { PHASE_ORDER } from "./lib/state";
 import type { AuditSearch } from "./lib/undo";
 import { Shell } from "./Shell";
@@ -23,11 +24,15 @@ interface GroupSearch {
   q?: string | undefined;
   phase?: GroupPhase | undefined;
 }
-interface EventSearch {
-  q?: string | undefined;
-  code?: string | undefined;
-  node?: string | undefined;
-  group?: string | undefined;
+interface EventSearch extends EventFilter {
+  /** Seconds since the Unix epoch; both, or none. */
+  from?: number | undefined;
+  to?: number | undefined;
+}
+interface MapSearch {
+  links?: Layer | undefined;
+  /** Name of a node, host or link. */
+  picked?: string | undefined;
 }
 
 const charts: (search: Record<string, unknown>) => ChartSearch = range;
@@ -77,7 +82,14 @@ const group = createRoute({
 const events = createRoute({
   getParentRoute: () => root,
   path: "/events",
-  validateSearch: (search: Record<string, unknown>): EventSearch => ({ ...text(search, "q"), ...text(search, "code"), ...text(search, "node"), ...text(search, "group") }),
+  validateSearch: (search: Record<string, unknown>): EventSearch => ({
+    ...text(search, "q"),
+    ...text(search, "code"),
+    ...text(search, "node"),
+    ...text(search, "group"),
+    ...oneOf(search, "kind", KINDS),
+    ...seconds(search),
+  }),
   component: lazyRouteComponent(() => import("./pages/Events"), "Events"),
   loader: ({ context }) => read(context.queries.ensureQueryData(queries.events)),
 });
@@ -104,6 +116,7 @@ const hosts = createRoute({
 const host = createRoute({
   getParentRoute: () => root,
   path: "/hosts/$host",
+  validateSearch: charts,
   component: lazyRouteComponent(() => import("./pages/Host"), "HostPage"),
   loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.host(params.host))),
 });
@@ -123,7 +136,10 @@ const link = createRoute({
 const topology = createRoute({
   getParentRoute: () => root,
   path: "/topology",
-  validateSearch: (search: Record<string, unknown>): { links?: Layer | undefined } => oneOf(search, "links", LAYERS.filter((layer) => layer !== "state")),
+  validateSearch: (search: Record<string, unknown>): MapSearch => ({
+    ...oneOf(search, "links", LAYERS.filter((layer) => layer !== "state")),
+    ...text(search, "picked"),
+  }),
   component: lazyRouteComponent(() => import("./pages/Topology"), "TopologyPage"),
   loader: ({ context }) => read(context.queries.ensureQueryData(map)),
 });

@@ -31,7 +31,7 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 28] = [
+const CASES: [Case; 29] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "hosts_are_listed_and_lead_to_their_groups", run: || scenario("hosts") },
@@ -53,6 +53,7 @@ const CASES: [Case; 28] = [
     Case { name: "charts_are_drawn_and_read_again", run: || scenario("charts") },
     Case { name: "a_congested_port_is_shown_with_its_sources", run: || scenario("congestion") },
     Case { name: "what_a_late_agent_reported_is_grey_with_its_age", run: || scenario("late") },
+    Case { name: "the_map_is_used_by_keyboard_and_by_click", run: || scenario("fabric") },
     Case { name: "the_page_of_the_controller_doubts_what_is_old", run: || scenario("controller") },
     Case { name: "a_tab_signs_in_with_a_code_and_signs_out", run: || scenario("signIn") },
     Case { name: "canopyctl_serves_the_ui_of_a_socket", run: || scenario("proxied") },

@@ -12,7 +12,7 @@ import { isActive } from "../lib/changeSet";
 import { KEPT, OF_PROBLEM } from "../lib/incident";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
-import type { Action, AuditItem, ChangeSet, Drain, Event, ExpectedPacket, GroupPhase, GroupSample, IntentKind, Link, Problem, Silence, VersionedKind } from "./types";
+import type { Action, AuditItem, AuthorityAgent, ChangeSet, Drain, Event, ExpectedPacket, GroupPhase, GroupSample, IntentKind, Link, Problem, Silence, VersionedKind } from "./types";
 
 export interface AuditPage {
   items: AuditItem[];
@@ -215,6 +215,14 @@ export const nodeTelemetry = (name: string) =>
     refetchInterval: REREAD,
   });
 
+/** The certificate of an agent, "node/n1"; `null` if the controller lists none. */
+export const certificate = (subject: string) =>
+  queryOptions({
+    queryKey: ["certificate", subject],
+    queryFn: async () => ((await data(api.GET("/api/v1/authority"))).agents as AuthorityAgent[]).find((agent) => agent.subject === subject) ?? null,
+    staleTime: 60_000,
+  });
+
 export const hosts = infiniteQueryOptions({
   queryKey: ["hosts"],
   initialPageParam: undefined as string | undefined,
@@ -381,6 +389,24 @@ export const events = queryOptions({
   queryKey: ["events"],
   queryFn: async () => ((await data(api.GET("/api/v1/events", { params: { query: { limit: EVENTS_KEPT } } }))) as { items: Event[] }).items,
 });
+
+export interface OlderEvents {
+  node?: string | undefined;
+  group?: string | undefined;
+  code?: string | undefined;
+}
+
+/** Pages of the events before one of this number, each with the newest last; the controller reads its journal for them. */
+export const eventsBefore = (before: number | undefined, { node, group, code }: OlderEvents) =>
+  infiniteQueryOptions({
+    queryKey: ["eventsBefore", before, node, group, code],
+    enabled: before !== undefined,
+    initialPageParam: before ?? 0,
+    queryFn: async ({ pageParam }) => ((await data(api.GET("/api/v1/events", { params: { query: { limit: PAGE, before: String(pageParam), ...(node && { node }), ...(group && { group }), ...(code && { code }) } } }))) as { items: Event[] }).items,
+    getNextPageParam: (last) => (last.length < PAGE ? undefined : last[0]?.sequence),
+    staleTime: Infinity,
+    gcTime: 60_000,
+  });
 
 /** The controller that answers, with its store. */
 export const controller = queryOptions({

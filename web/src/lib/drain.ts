@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a drain is called, and the command that does the same.
+// What a drain is called, the command that does the same, and which drain has taken something out of service.
+import type { Drain } from "../api/types";
 
 export type Target = { link: string } | { node: string };
 
@@ -20,3 +21,10 @@ export function drainCommand(target: Target, reason: string, acceptLoss: boolean
   const kind = "link" in target ? "link" : "node";
   return `canopyctl drain ${kind} ${quoted(targetName(target))} --reason ${quoted(reason || "REASON")}${acceptLoss ? " --accept-loss" : ""}${time && ` --for ${time}`}`;
 }
+
+/** The drain of this link or node itself; a link that is out of service with its node has none of its own. */
+export const drainOf = (drains: readonly Drain[], target: Target): Drain | undefined =>
+  drains.find(({ spec, status }) => ("node" in target ? spec.node === target.node : Boolean(spec.link) && status.links.includes(target.link)));
+
+/** The drained nodes with which a link is out of service. */
+export const nodesDrained = (drains: readonly Drain[], link: string): string[] => drains.flatMap(({ spec, status }) => (spec.node && status.links.includes(link) ? [spec.node] : []));

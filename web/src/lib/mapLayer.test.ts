@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { FabricMap } from "../api/types";
-import { indexOf, LAYERS, linksNeeding, linkStates, nameOf, nodesNeeding, ofBoth, stateAt, STATES, statesAt, statesOf, worstFirst, type Layer } from "./mapLayer";
+import { indexOf, LAYERS, linksNeeding, linksOf, linkStates, nameOf, nextLink, nodesNeeding, ofBoth, stateAt, STATES, statesAt, statesOf, worstFirst, type Layer } from "./mapLayer";
 
 const map: FabricMap = {
   apiVersion: "canopy/v1",
@@ -53,4 +53,20 @@ it("names the links and nodes that need someone by the words of the layer, names
   expect(nodesNeeding(map, Uint8Array.of(1, 1, 3))).toBe("not connected: n3; not applied yet: n2, n10");
   const many: FabricMap = { ...map, nodes: Array.from({ length: 12 }, (_, id) => ({ name: `n${12 - id}`, id, tier: 1 })) };
   expect(nodesNeeding(many, new Uint8Array(12).fill(2))).toBe("with errors: n1, n2, n3, n4, n5 and 7 more");
+});
+
+// Catches a link that is taken for a host, and one that is found by another one's name.
+it("has names of links behind those of nodes and hosts", () => {
+  expect([4, 5, 6, 7].map((at) => nameOf(map, at))).toEqual(["n10/eth1--h1/eth0", "n2/eth1--n3/eth1", "n10/eth2--n3/eth2", ""]);
+  for (let at = 0; at < 7; at += 1) expect(indexOf(map, nameOf(map, at))).toBe(at);
+  expect(indexOf(map, "n3/eth1--n2/eth1")).toBe(-1);
+});
+
+// Catches a key that never comes back to the first link, and one that goes over the links of another node.
+it("goes over the links of a node in the order of its ports, round their end", () => {
+  const many: FabricMap = { ...map, links: [{ a: 0, aPort: "eth10", b: 1, bPort: "eth1" }, { a: 1, aPort: "eth2", b: 2, bPort: "eth1" }, { a: 2, aPort: "eth2", b: 0, bPort: "eth9" }] };
+  expect(linksOf(many, 0)).toEqual([2, 0]);
+  expect([nextLink(many, 0, -1, 1), nextLink(many, 0, 2, 1), nextLink(many, 0, 0, 1)]).toEqual([2, 0, 2]);
+  expect([nextLink(many, 0, -1, -1), nextLink(many, 0, 0, -1), nextLink(many, 0, 2, -1)]).toEqual([0, 2, 0]);
+  expect(nextLink(many, 3, -1, 1)).toBe(-1);
 });

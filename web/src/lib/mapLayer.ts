@@ -58,11 +58,21 @@ export function worstFirst(links: readonly number[], states: readonly number[]):
   return links.map((link, at) => ({ link, state: STATES[states[at] ?? -1] })).sort((a, b) => rank(a.state) - rank(b.state));
 }
 
-/** The name of a node or host by its index in nodes followed by hosts. */
-export const nameOf = (map: FabricMap, at: number): string => (at < map.nodes.length ? map.nodes[at]?.name : map.hosts[at - map.nodes.length]?.name) ?? "";
+/** Nodes and hosts of a map: indexes of links follow theirs where something is picked. */
+export const devicesOf = (map: FabricMap): number => map.nodes.length + map.hosts.length;
+
+/** The name of a node, host or link by its index in nodes, followed by hosts, followed by links: "n1", "n1/eth1--n2/eth1". */
+export function nameOf(map: FabricMap, at: number): string {
+  if (at >= devicesOf(map)) return at - devicesOf(map) < map.links.length ? endsOf(map, at - devicesOf(map)).join("--") : "";
+  return (at < map.nodes.length ? map.nodes[at]?.name : map.hosts[at - map.nodes.length]?.name) ?? "";
+}
 
 /** The reverse of [`nameOf`]; -1 if nothing has the name. */
 export function indexOf(map: FabricMap, name: string): number {
+  if (name.includes("--")) {
+    const link = map.links.findIndex((_, at) => endsOf(map, at).join("--") === name);
+    if (link >= 0) return devicesOf(map) + link;
+  }
   const node = map.nodes.findIndex((one) => one.name === name);
   if (node >= 0) return node;
   const host = map.hosts.findIndex((one) => one.name === name);
@@ -73,6 +83,19 @@ export function indexOf(map: FabricMap, name: string): number {
 export function endsOf(map: FabricMap, at: number): readonly [string, string] {
   const link = map.links[at];
   return link ? [`${nameOf(map, link.a)}/${link.aPort}`, `${nameOf(map, link.b)}/${link.bPort}`] : ["", ""];
+}
+
+/** The links of a node or host, in the order of its ports. */
+export function linksOf(map: FabricMap, device: number): number[] {
+  const port = (at: number) => (map.links[at]?.a === device ? map.links[at].aPort : (map.links[at]?.bPort ?? ""));
+  return map.links.flatMap(({ a, b }, at) => (a === device || b === device ? [at] : [])).sort((p, q) => byName(port(p), port(q)));
+}
+
+/** The next link of a node or host, or the one before, round their end; the first or last one if none is picked. -1 if it has none. */
+export function nextLink(map: FabricMap, device: number, picked: number, by: 1 | -1): number {
+  const links = linksOf(map, device);
+  const at = links.indexOf(picked);
+  return links.at(at < 0 ? (by > 0 ? 0 : -1) : (at + by) % links.length) ?? -1;
 }
 
 /** Nodes that need someone, by words, the worst first: "not connected: n4; not applied yet: n1, n3 and 4 more". */

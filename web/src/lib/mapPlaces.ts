@@ -54,3 +54,42 @@ export function towards({ x, y }: Pick<Places, "x" | "y">, from: number, dx: num
   }
   return found;
 }
+
+/** Ends of links by the indexes of their devices. */
+export interface Lines {
+  a: ArrayLike<number>;
+  b: ArrayLike<number>;
+  /** Of each link: how far it is aside of the line between its ends, where several have the same. */
+  aside: ArrayLike<number>;
+}
+
+/** Units between lines with the same ends. */
+const ASIDE = 7;
+
+/** How far links are aside of the lines between their ends, of which there are `devices`. */
+export function asides(a: ArrayLike<number>, b: ArrayLike<number>, devices: number): Float32Array {
+  const pair = (at: number) => Math.min(a[at] ?? 0, b[at] ?? 0) * devices + Math.max(a[at] ?? 0, b[at] ?? 0);
+  const same = new Map<number, number>();
+  const place = Array.from({ length: a.length }, (_, at) => {
+    const before = same.get(pair(at)) ?? 0;
+    same.set(pair(at), before + 1);
+    return before;
+  });
+  // To the same side, whichever end comes first.
+  return Float32Array.from(place, (of, at) => (of - ((same.get(pair(at)) ?? 1) - 1) / 2) * ASIDE * ((a[at] ?? 0) < (b[at] ?? 0) ? 1 : -1));
+}
+
+/** The link whose line is nearest to a point, if it is within `reach`; -1 if none is. `apart`: units of the layout in one of `aside`. */
+export function nearestLink({ x, y }: Pick<Places, "x" | "y">, { a, b, aside }: Lines, toX: number, toY: number, reach: number, apart: number, isDrawn: (link: number) => boolean): number {
+  let [found, best] = [-1, reach];
+  for (let at = 0; at < a.length; at += 1) {
+    const [ax, ay, bx, by] = [x[a[at] ?? 0] ?? 0, y[a[at] ?? 0] ?? 0, x[b[at] ?? 0] ?? 0, y[b[at] ?? 0] ?? 0];
+    const long = Math.hypot(bx - ax, by - ay) || 1;
+    const [alongX, alongY] = [(bx - ax) / long, (by - ay) / long];
+    const [fromX, fromY] = [toX - ax - alongY * (aside[at] ?? 0) * apart, toY - ay + alongX * (aside[at] ?? 0) * apart];
+    const part = Math.min(long, Math.max(0, fromX * alongX + fromY * alongY));
+    const distance = Math.hypot(fromX - part * alongX, fromY - part * alongY);
+    if (distance <= best && isDrawn(at)) [found, best] = [at, distance];
+  }
+  return found;
+}

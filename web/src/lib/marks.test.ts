@@ -14,6 +14,12 @@ it("an event concerns the object that it names", () => {
   expect(concerns(event(1, "x", { detail: "link n1/eth1--n2/eth1 loses packets" }), link)).toBe(true);
   expect(concerns(event(1, "x", { detail: "port n2/eth1: above K_max" }), link)).toBe(true);
   expect(concerns(event(1, "x", { detail: "port n2/eth11: above K_max", node: "n1" }), link)).toBe(false);
+  // That a port carries nothing is an event of its node, which names the port.
+  const down = (node: string) => event(1, "LinkDown", { node, detail: "eth1, eth4 is avoided by trees and routes where another path exists" });
+  expect([concerns(down("n1"), link), concerns(down("n2"), link), concerns(down("n3"), link)]).toEqual([true, true, false]);
+  const host = { kind: "host", name: "h1" } as const;
+  expect(concerns(event(1, "x", { detail: "receiver h1 of group g1 was removed" }), host)).toBe(true);
+  expect(concerns(event(1, "x", { detail: "receiver h11 of group g1 was removed", node: "h1" }), host)).toBe(false);
 });
 
 // Catches names that are written over each other, and marks that jump as time goes by.

@@ -3,20 +3,21 @@
 import type { Event } from "../api/types";
 import type { Moment } from "./chart";
 
-/** What the charts of a page are of. A link is named whole: "n1/eth1--n2/eth1". */
+/** What charts or events are of. A link is named whole: "n1/eth1--n2/eth1". */
 export interface Charted {
-  kind: "group" | "node" | "link";
+  kind: "group" | "node" | "link" | "host";
   name: string;
 }
 
 /** Marks of a chart whose names can be read beside each other. */
 const READABLE = 8;
 
-/** Whether an event is about it. Those of a link name it, or one of its ends. */
+/** Whether an event is about it. Those of a link name it, one of its ends, or a port of the node that they are of; those of a host name it. */
 export function concerns(event: Event, { kind, name }: Charted): boolean {
-  if (kind !== "link") return event[kind] === name;
+  if (kind === "node" || kind === "group") return event[kind] === name;
+  const names = [name, ...name.split("--")];
   const words = event.detail.split(/[\s,;:()"]+/);
-  return [name, ...name.split("--")].some((one) => words.includes(one));
+  return words.some((word) => names.includes(word) || (event.node && kind === "link" && names.includes(`${event.node}/${word}`)));
 }
 
 /** Events of a time, seconds since the Unix epoch, the newest last. */

@@ -20,3 +20,9 @@ export const range = ({ range: far, at }: Raw): { range?: "1h" | undefined; at?:
   range: far === "1h" ? far : undefined,
   at: Number.isSafeInteger(at) && Number(at) > 3600 ? Number(at) : undefined,
 });
+
+/** A range of seconds since the Unix epoch: both ends, or none. */
+export function seconds({ from, to }: Raw): { from?: number | undefined; to?: number | undefined } {
+  const both = Number.isSafeInteger(from) && Number.isSafeInteger(to);
+  return { from: both ? Number(from) : undefined, to: both ? Number(to) : undefined };
+}

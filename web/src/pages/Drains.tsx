@@ -10,7 +10,7 @@ import { Instant } from "../ui/Age";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Term } from "../ui/Term";
-import { Undrain } from "./drains/Undrain";
+import { PutBackDialog } from "./drains/PutBackDialog";
 
 export function Drains() {
   const query = useQuery(queries.drains);
@@ -73,7 +73,7 @@ export function Drains() {
           )
         }
       </Loaded>
-      {ending && <Undrain drain={ending} onClose={() => setEnding(null)} />}
+      {ending && <PutBackDialog drain={ending} onClose={() => setEnding(null)} />}
     </Page>
   );
 }

@@ -2,6 +2,7 @@
 // One host: where it is attached, and the groups that it sends to and receives from.
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { useMemo } from "react";
 import * as queries from "../api/queries";
 import type { Host, HostAgent } from "../api/types";
 import { count, counted } from "../lib/format";
@@ -11,6 +12,9 @@ import { Crumbs } from "../ui/Crumbs";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
+import { Charts } from "./charts/Charts";
+import { linkCharts } from "./charts/linkCharts";
+import { OverTime, type ChartTime } from "./charts/OverTime";
 import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/hosts/$host");
@@ -40,8 +44,23 @@ function Agent({ of, node }: { of: HostAgent; node: string }) {
   }
 }
 
+/** What the node sends to the host. Of the other direction nothing is measured. */
+function PortCharts({ node, port, time }: { node: string; port: string; time: ChartTime }) {
+  const link = useQuery(queries.link(`${node}/${port}`)).data;
+  const thresholds = link?.status.thresholds;
+  const plans = useMemo(() => linkCharts(thresholds), [thresholds]);
+  return (
+    <>
+      <p className="faint">What <Link to="/links/$node/$port" params={{ node, port }}>{node}/{port}</Link> sends to it.{link?.status.reason && ` Queue, bytes and marks are not measured: ${link.status.reason}`}</p>
+      <Charts object={`link/${node}/${port}`} time={time} plans={plans} />
+    </>
+  );
+}
+
 function Detail({ host }: { host: Host }) {
   const { metadata, spec, status } = host;
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
   const more = status.sources + status.receivers - status.groups.length;
   return (
     <Page title={metadata.name} tab={`${metadata.name}: ${status.port}`} aside={<><StateWord state={ofPort(status.port)}>port {status.port.toLowerCase()}</StateWord><SilenceButton kind="host" name={metadata.name} /></>}>
@@ -90,6 +109,9 @@ function Detail({ host }: { host: Host }) {
         </table>
       )}
       {more > 0 && <p className="faint">and {count(more)} more</p>}
+      <OverTime title="Over time" of={{ kind: "host", name: metadata.name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
+        {(time) => <PortCharts node={spec.node} port={spec.port} time={time} />}
+      </OverTime>
     </Page>
   );
 }

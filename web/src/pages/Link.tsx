@@ -2,7 +2,7 @@
 // One direction of a link: its queue against the thresholds, loss, RTT.
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useMemo, useState, type ReactNode } from "react";
+import { useMemo, type ReactNode } from "react";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
 import { bytes, count, counted, permille, rate, span } from "../lib/format";
@@ -17,7 +17,7 @@ import { Term } from "../ui/Term";
 import { Charts } from "./charts/Charts";
 import { linkCharts } from "./charts/linkCharts";
 import { OverTime, type ChartTime } from "./charts/OverTime";
-import { DrainDialog } from "./drains/DrainDialog";
+import { DrainButton } from "./drains/DrainButton";
 import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/links/$node/$port");
@@ -46,7 +46,6 @@ function Detail({ link }: { link: Link }) {
   const [state, word] = stateOf(link);
   const load = loadOf(link);
   const ago = congestion?.reportedAgoNs;
-  const [draining, setDraining] = useState(false);
   const [a = "", b = ""] = spec.link.split("--");
   // Out of a host none is measured.
   const back = useQuery(queries.link(spec.to)).data;
@@ -58,13 +57,11 @@ function Detail({ link }: { link: Link }) {
       aside={
         <>
           <StateWord state={state}>{word}</StateWord>
-          <button type="button" disabled={!betweenNodes} aria-describedby="drain-why" onClick={() => setDraining(true)}>Drain…</button>
-          <span id="drain-why" className="faint">{back === undefined ? "Its other end is not read yet." : !betweenNodes && "A link to a host cannot be drained: the host has no other."}</span>
+          <DrainButton target={{ link: spec.link }} why={back === undefined ? "Its other end is not read yet." : betweenNodes ? "" : "A link to a host cannot be drained: the host has no other."} />
           {betweenNodes && <SilenceButton kind="link" name={spec.link} />}
         </>
       }
     >
-      {draining && <DrainDialog target={{ link: spec.link }} onClose={() => setDraining(false)} />}
       <SilencesOf kind="link" name={spec.link} />
       <ProblemsOf kind="link" name={spec.link} />
       <ProblemsOf kind="port" name={metadata.name} />

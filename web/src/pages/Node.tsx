@@ -2,7 +2,6 @@
 // One node: what it was given, what it has, and what is wrong with it.
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useState } from "react";
 import * as queries from "../api/queries";
 import type { Node } from "../api/types";
 import { bytes, count, rate, span } from "../lib/format";
@@ -17,7 +16,9 @@ import { StateWord } from "../ui/State";
 import { Term } from "../ui/Term";
 import { Charts, type Plan } from "./charts/Charts";
 import { OverTime } from "./charts/OverTime";
-import { DrainDialog } from "./drains/DrainDialog";
+import { DrainButton } from "./drains/DrainButton";
+import { Certificate } from "./node/Certificate";
+import { Drops } from "./node/Drops";
 import { SilenceButton, SilencesOf } from "./silences/SilencesOf";
 
 const route = getRouteApi("/nodes/$node");
@@ -40,7 +41,6 @@ function Detail({ node }: { node: Node }) {
   const { spec, status, metadata } = node;
   const [state, word] = syncWord(node);
   const labels = labelsOf(node);
-  const [draining, setDraining] = useState(false);
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const read = useQuery(queries.nodeTelemetry(metadata.name));
@@ -52,12 +52,11 @@ function Detail({ node }: { node: Node }) {
       aside={
         <>
           <StateWord state={state}>{word}</StateWord>
-          <button type="button" onClick={() => setDraining(true)}>Drain…</button>
+          <DrainButton target={{ node: metadata.name }} />
           <SilenceButton kind="node" name={metadata.name} />
         </>
       }
     >
-      {draining && <DrainDialog target={{ node: metadata.name }} onClose={() => setDraining(false)} />}
       <SilencesOf kind="node" name={metadata.name} />
       <ProblemsOf kind="node" name={metadata.name} />
       <div className="columns">
@@ -100,6 +99,8 @@ function Detail({ node }: { node: Node }) {
             )}
             <dt>Agent, kernel</dt>
             <dd>{status.agentVersion || "–"}, {status.kernel || "–"}</dd>
+            <dt>Contract, metrics</dt>
+            <dd>{status.contract ? `version ${status.contract} of the southbound contract` : "–"}, {status.metricsAddress ? <Mono>{status.metricsAddress}</Mono> : "none served"}</dd>
             <dt>Last sample</dt>
             <dd>{telemetry?.timeUnixNs ? <Instant at={telemetry.timeUnixNs} /> : telemetry ? "none" : "–"}</dd>
             <dt>The same by command</dt>
@@ -134,22 +135,8 @@ function Detail({ node }: { node: Node }) {
         {(time) => <Charts object={`node/${metadata.name}`} time={time} plans={CHARTS} />}
       </OverTime>
       <h2>Drops that belong to no group</h2>
-      <Loaded query={read}>
-        {({ drops, timeUnixNs }) =>
-          drops.length ? (
-            <table className="plain">
-              <thead><tr><th>Reason</th><th>Port</th><th className="right">Packets</th></tr></thead>
-              <tbody>
-                {drops.map((drop) => (
-                  <tr key={`${drop.reason} ${drop.port ?? ""}`}><td><code>{drop.name}</code></td><td>{drop.port ?? "–"}</td><td className="right num">{count(drop.packets)}</td></tr>
-                ))}
-              </tbody>
-            </table>
-          ) : (
-            <p className="faint">{timeUnixNs ? "None." : "The node has sent no sample."}</p>
-          )
-        }
-      </Loaded>
+      <Loaded query={read}>{(sample) => <Drops sample={sample} />}</Loaded>
+      <Certificate node={metadata.name} />
     </Page>
   );
 }

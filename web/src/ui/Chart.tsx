@@ -30,6 +30,8 @@ interface Props {
   data: ChartData | Feed;
   /** The first is drawn with its maxima as a band. All have the same unit. */
   lines: readonly Line[];
+  /** The first is drawn as bars: of what is counted per step. */
+  bars?: boolean;
   unit: ChartData["series"][number]["unit"];
   thresholds?: readonly Threshold[];
   /** Moments that are marked. */
@@ -43,7 +45,7 @@ const ROWS = 30;
 const NO_THRESHOLDS: readonly Threshold[] = [];
 const NO_INSTANTS: readonly Moment[] = [];
 
-export function Chart({ title, term, of, data, lines, unit, thresholds = NO_THRESHOLDS, instants = NO_INSTANTS, cursor }: Props) {
+export function Chart({ title, term, of, data, lines, bars = false, unit, thresholds = NO_THRESHOLDS, instants = NO_INSTANTS, cursor }: Props) {
   const utc = useUtc();
   const host = useRef<HTMLDivElement>(null);
   const table = useRef<HTMLTableElement>(null);
@@ -72,7 +74,7 @@ export function Chart({ title, term, of, data, lines, unit, thresholds = NO_THRE
         step = at;
         write();
       };
-      drawn = plot(host.current, { lines: series, unit, thresholds: JSON.parse(marks) as Threshold[], instants: JSON.parse(moments) as Moment[], utc, cursor, onCursor });
+      drawn = plot(host.current, { lines: series, bars, unit, thresholds: JSON.parse(marks) as Threshold[], instants: JSON.parse(moments) as Moment[], utc, cursor, onCursor });
       if (newest.current) drawn.setData(newest.current);
     });
     return () => {
@@ -80,7 +82,7 @@ export function Chart({ title, term, of, data, lines, unit, thresholds = NO_THRE
       stop?.();
       drawn?.end();
     };
-  }, [data, names, unit, marks, moments, utc, cursor]);
+  }, [data, names, bars, unit, marks, moments, utc, cursor]);
   const { noun } = UNITS[unit];
   const name = of ? `${title} of ${of}` : title;
   return (

@@ -10,6 +10,8 @@ import { colours, onTheme } from "./tokens";
 export interface PlotOptions {
   /** Names of the series, all of one unit. The first is the accent, with its maxima as a band; others are dashed lines. */
   lines: readonly string[];
+  /** The first series as bars instead of a line. */
+  bars: boolean;
   unit: ChartUnit;
   thresholds: readonly Threshold[];
   instants: readonly Moment[];
@@ -35,14 +37,14 @@ const HEADROOM = 1.08;
 const WHOLE = new Set<ChartUnit>(["packets", "count"]);
 
 /** Draws into an element, as wide as it is. */
-export function plot(host: HTMLElement, { lines, unit, thresholds, instants, utc, cursor, onCursor }: PlotOptions): Plot {
+export function plot(host: HTMLElement, { lines, bars, unit, thresholds, instants, utc, cursor, onCursor }: PlotOptions): Plot {
   const { factor, write, least } = UNITS[unit];
   let colour = colours();
   let range: [number, number] = [0, 1];
   const marks = thresholds.map((threshold) => ({ ...threshold, at: threshold.at * factor }));
   const highest = marks.reduce((most, { at }) => Math.max(most, at), 0);
 
-  const series = lines.flatMap((_, at) => lineAndMaximum(at === 0, (token) => colour(token)));
+  const series = lines.flatMap((_, at) => lineAndMaximum(at === 0, bars, (token) => colour(token)));
   const options: Options = {
     width: Math.max(1, host.clientWidth),
     height: HEIGHT,
@@ -65,7 +67,7 @@ export function plot(host: HTMLElement, { lines, unit, thresholds, instants, utc
       { ...axis((token) => colour(token)), space: SPACE.y, size: AXIS, values: (_, ticks) => ticks.map(write), ...(WHOLE.has(unit) && { incrs: whole() }) },
     ],
     series: [{}, ...series],
-    bands: [{ series: [2, 1], fill: () => faded(colour("--accent"), 0.28) }],
+    bands: bars ? [] : [{ series: [2, 1], fill: () => faded(colour("--accent"), 0.28) }],
     hooks: {
       drawClear: [(u) => ground(u, marks, colour)],
       draw: [(u) => labels(u, marks, colour), (u) => moments(u, instants, colour)],
@@ -101,9 +103,12 @@ export function plot(host: HTMLElement, { lines, unit, thresholds, instants, utc
 }
 
 /** The mean as a line, and the maximum: with a thin edge for the first one, whose band it is, else not drawn. */
-function lineAndMaximum(isFirst: boolean, colour: (token: string) => string): uPlot.Series[] {
+function lineAndMaximum(isFirst: boolean, bars: boolean, colour: (token: string) => string): uPlot.Series[] {
   const stroke = () => colour(isFirst ? "--accent" : "--faint");
   const alone = { show: false, size: 3, fill: stroke, filter: (u: uPlot, at: number) => isolated(u.data[at] as (number | null)[]) };
+  const paths = bars && isFirst ? uPlot.paths.bars?.({ size: [0.8, 12] }) : undefined;
+  // Of bars the mean alone is drawn; the maximum is in the figures.
+  if (paths) return [{ stroke, width: 0, fill: stroke, points: { show: false }, paths }, { stroke, width: 0, points: { show: false } }];
   return [
     { stroke, width: 1.5, points: alone, ...(!isFirst && { dash: [5, 4] }) },
     { stroke: () => faded(colour("--accent"), isFirst ? 0.45 : 0), width: isFirst ? 0.75 : 0, points: { ...alone, show: false, filter: () => null } },

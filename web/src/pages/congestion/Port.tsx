@@ -16,6 +16,7 @@ import { ErrorNote } from "../../ui/Page";
 import { StateWord } from "../../ui/State";
 import { Term } from "../../ui/Term";
 import { queueChart } from "../charts/linkCharts";
+import { Notified } from "./Notified";
 
 const NO_FLOWS: readonly Flow[] = [];
 const RANGE: Range = { ...RANGES["5m"], series: "queue" };
@@ -59,7 +60,7 @@ export function Port({ port: { link, rank, problem } }: Props) {
         <span ref={time} /> {heaviest(found)} {congestion && `Since its agent started: ${notified(congestion)}, ${counted(congestion.marked, "packet")} marked CE.`}{" "}
         {problem && <To to="/problems/$id" params={{ id: problem.id }}>{problem.code}</To>}
       </p>
-      {(!quiet || rank !== "earlier") && <div className="columns">
+      {(!quiet || rank !== "earlier") && <><div className="columns">
         <div className={phase === "failed" ? "stale-block" : undefined}>
           {phase === "failed" && <ErrorNote error={error} />}
           <Chart {...queueChart(thresholds)} of={name} data={feed} cursor="page" />
@@ -73,7 +74,8 @@ export function Port({ port: { link, rank, problem } }: Props) {
           {flows.data ? <Sources found={found} name={name} /> : !flows.error && <p className="faint" role="status">Reading…</p>}
           <Command line={`canopyctl get flows ${name}`} />
         </div>
-      </div>}
+      </div>
+      <Notified name={name} congestion={congestion} /></>}
     </section>
   );
 }

@@ -13,10 +13,12 @@ const REASON_BYTES = 1024;
 
 interface Props {
   target: Target;
+  /** The page stays after the drain was made. Without it, Drains is shown. */
+  stays?: boolean;
   onClose: () => void;
 }
 
-export function DrainDialog({ target, onClose }: Props) {
+export function DrainDialog({ target, stays = false, onClose }: Props) {
   const [reason, setReason] = useState("");
   const [acceptLoss, setAcceptLoss] = useState(false);
   // An instant, not how long: what was checked is what is written a moment later.
@@ -47,9 +49,9 @@ export function DrainDialog({ target, onClose }: Props) {
       fields={["spec.reason", "spec.until"]}
       missing={why ? { "spec.reason": why } : {}}
       send={send}
-      changes={["drains", "links"]}
+      changes={["drains", "links", "link"]}
       onClose={onClose}
-      onDone={() => navigate({ to: "/drains" })}
+      onDone={stays ? undefined : () => navigate({ to: "/drains" })}
     >
       {(refusal) => (
         <>

@@ -2,8 +2,8 @@
 // Where the view of the map is, and what pointer and keys do to it. A worker lays the fabric out and draws it into a bitmap that is larger than the
 // canvas; moving and scaling copies it, and it is drawn again when they end, when they leave it, and at most once a second for new values.
 import type { FabricMap } from "../../api/types";
-import { indexOf, linkStates, nameOf, statesOf, type Layer } from "../../lib/mapLayer";
-import { cellAt, nearest, towards, type Box, type Places } from "../../lib/mapPlaces";
+import { devicesOf, indexOf, linkStates, nameOf, nextLink, statesOf, type Layer } from "../../lib/mapLayer";
+import { asides, cellAt, nearest, nearestLink, towards, type Box, type Lines, type Places } from "../../lib/mapPlaces";
 import { colours, onTheme } from "../../ui/tokens";
 import { levelOf, TOKENS, type Colours, type Level, type Values, type View } from "./scene";
 import type { Viewer } from "./TabWorker";
@@ -11,6 +11,8 @@ import { tabWorker } from "./worker";
 
 /** Pixels between a pointer and what it means. */
 const REACH = 18;
+/** Pixels between a pointer and the line that it means. */
+const LINE_REACH = 6;
 /** How long nothing moves before the bitmap is drawn sharply again, milliseconds. */
 const SETTLED = 120;
 /** How often it is drawn again for new values, milliseconds. */
@@ -44,6 +46,10 @@ export class Drawing implements Viewer {
   /** The worker has values of the map. */
   private isSent = false;
   private picked = -1;
+  /** The node or host from which keys went to the link that is picked. */
+  private around = -1;
+  /** Of the map that is shown, from the first click on. */
+  private lines: { of: FabricMap; lines: Lines } | undefined;
   /** Everything is in the view, as it was fitted. */
   private isWhole = true;
   private bitmap: ImageBitmap | undefined;
@@ -84,7 +90,7 @@ export class Drawing implements Viewer {
   show(map: FabricMap): void {
     this.map = map;
     this.values = { nodes: new Uint8Array(map.nodes.length), directions: new Uint8Array(2 * map.links.length), links: new Uint8Array(map.links.length), isMeasured: false };
-    [this.known.nodes, this.known.links, this.isSent] = [false, false, false];
+    [this.known.nodes, this.known.links, this.isSent, this.around] = [false, false, false, -1];
     this.on.progress("layout");
     tabWorker.show(map);
   }
@@ -121,14 +127,23 @@ export class Drawing implements Viewer {
     this.later();
   }
 
-  /** Marks a node or host, and moves the view to it if it is outside. */
+  /** Marks a node, host or link by its index in the map, and moves the view to it if it is outside. */
   pick(at: number): void {
     if (this.picked === at) return;
     this.picked = at;
-    const [x, y] = this.place(this.inShown(at));
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (this.inShown(at) >= 0 && width && (x < 16 || y < 16 || x > width - 16 || y > height - 16)) this.view = { ...this.view, x: this.view.x + width / 2 - x, y: this.view.y + height / 2 - y };
+    const places = this.devices(at).map((device) => this.place(device));
+    if (width && places.length && places.every(([x, y]) => x < 16 || y < 16 || x > width - 16 || y > height - 16)) {
+      const [x, y] = [middle(places.map(([left]) => left)), middle(places.map(([, top]) => top))];
+      this.view = { ...this.view, x: this.view.x + width / 2 - x, y: this.view.y + height / 2 - y };
+    }
     this.again();
+  }
+
+  /** In what is shown: a node or host itself, both ends of a link. By an index of the map that is shown next. */
+  private devices(at: number): number[] {
+    const link = this.map && at >= devicesOf(this.map) ? this.map.links[at - devicesOf(this.map)] : undefined;
+    return (link ? [link.a, link.b] : [at]).map((device) => this.inShown(device)).filter((device) => device >= 0);
   }
 
   /** Of the index of what is shown. On the canvas. */
@@ -274,14 +289,33 @@ export class Drawing implements Viewer {
     this.moved();
   }
 
-  /** What a click hit: a node or host, -1 = none, undefined = it was no click, or went into a pod. */
+  /** The link whose line is at a point, as an index of what is shown. */
+  private lineAt({ map, places }: { map: FabricMap; places: Places }, x: number, y: number): number {
+    if (this.lines?.of !== map) {
+      const [a, b] = [Int32Array.from(map.links, (link) => link.a), Int32Array.from(map.links, (link) => link.b)];
+      this.lines = { of: map, lines: { a, b, aside: asides(a, b, devicesOf(map)) } };
+    }
+    const isIn = (device: number) => {
+      const [left, top] = this.place(device);
+      return left > 0 && top > 0 && left < this.canvas.clientWidth && top < this.canvas.clientHeight;
+    };
+    // As they are drawn: see Picture.hasEnd.
+    const isDrawn = (link: number) => (this.values.links[link] ?? 0) > 0 || isIn(map.links[link]?.a ?? 0) || isIn(map.links[link]?.b ?? 0);
+    const link = nearestLink(places, this.lines.lines, x, y, LINE_REACH / this.view.scale, Math.min(1, this.view.scale) / this.view.scale, isDrawn);
+    return link < 0 ? -1 : devicesOf(map) + link;
+  }
+
+  /** What a click hit: a node, host or link, -1 = none, undefined = it was no click, or went into a pod. */
   release(event: { clientX: number; clientY: number }): number | undefined {
     const { pressed, shown, view } = this;
     this.pressed = null;
     if (!pressed || pressed.moved || !shown) return undefined;
     const box = this.canvas.getBoundingClientRect();
     const [x, y] = [(event.clientX - box.left - view.x) / view.scale, (event.clientY - box.top - view.y) / view.scale];
-    if (levelOf(view.scale, shown.places) !== "cells") return this.inMap(nearest(shown.places, x, y, REACH / view.scale));
+    if (levelOf(view.scale, shown.places) !== "cells") {
+      const device = nearest(shown.places, x, y, REACH / view.scale);
+      return this.inMap(device >= 0 ? device : this.lineAt(shown, x, y));
+    }
     const cell = cellAt(shown.places, x, y, REACH / view.scale);
     if (!cell) return -1;
     this.fit(cell);
@@ -289,7 +323,7 @@ export class Drawing implements Viewer {
     return undefined;
   }
 
-  /** What a key does: the node to pick, -1 = only the view changed, undefined = the key has no meaning here. */
+  /** What a key does: the node, host or link to pick, -1 = only the view changed, undefined = the key has no meaning here. */
   key(key: string): number | undefined {
     const [x, y] = [this.canvas.clientWidth / 2, this.canvas.clientHeight / 2];
     switch (key) {
@@ -307,6 +341,10 @@ export class Drawing implements Viewer {
       case "Enter":
         this.goTo(this.picked);
         return -1;
+      case "l":
+        return this.stepLink(1);
+      case "L":
+        return this.stepLink(-1);
       case "ArrowLeft":
         return this.step(-1, 0);
       case "ArrowRight":
@@ -320,21 +358,52 @@ export class Drawing implements Viewer {
     }
   }
 
-  /** Shows a node with the ports of its links, in the middle. */
+  /** Shows a node with the ports of its links in the middle, or a link with both ends; from one whose ends are too far apart, the end that keys came from. */
   private goTo(at: number): void {
-    const place = this.inShown(at);
+    const [one, other] = this.devices(at);
+    if (one === undefined || !this.shown) return;
+    const { x, y, step } = this.shown.places;
+    if (other !== undefined) {
+      const [left, right] = [Math.min(x[one] ?? 0, x[other] ?? 0), Math.max(x[one] ?? 0, x[other] ?? 0)];
+      const [top, bottom] = [Math.min(y[one] ?? 0, y[other] ?? 0), Math.max(y[one] ?? 0, y[other] ?? 0)];
+      this.fit({ x: left - step, y: top - step, width: right - left + 2 * step, height: bottom - top + 2 * step }, AT_NODE / step);
+      if (levelOf(this.view.scale, this.shown.places) === "cells") this.center(this.inShown(this.from()));
+    } else {
+      this.center(one);
+    }
+    this.moved();
+  }
+
+  private center(place: number): void {
     if (place < 0 || !this.shown) return;
     const { x, y, step } = this.shown.places;
     const scale = Math.max(AT_NODE / step, this.view.scale);
     this.isWhole = false;
     this.view = { scale, x: this.canvas.clientWidth / 2 - (x[place] ?? 0) * scale, y: this.canvas.clientHeight / 2 - (y[place] ?? 0) * scale };
-    this.moved();
   }
 
   /** The nearest node in a direction; the first node if none is picked. */
   private step(dx: number, dy: number): number {
     if (!this.shown?.places.x.length) return -1;
-    const from = this.inShown(this.picked);
+    const from = this.inShown(this.from());
     return from < 0 ? 0 : this.inMap(towards(this.shown.places, from, dx, dy));
   }
+
+  /** The next link of the node or host that is picked, or of the one from which keys went to a link. */
+  private stepLink(by: 1 | -1): number {
+    if (!this.map || this.picked < 0) return -1;
+    const devices = devicesOf(this.map);
+    this.around = this.from();
+    const next = nextLink(this.map, this.around, this.picked - devices, by);
+    return next < 0 ? -1 : devices + next;
+  }
+
+  /** Where keys start: what is picked; of a link, the end that keys came from. */
+  private from(): number {
+    const link = this.map && this.picked >= devicesOf(this.map) ? this.map.links[this.picked - devicesOf(this.map)] : undefined;
+    if (!link) return this.picked;
+    return this.around === link.b ? link.b : link.a;
+  }
 }
+
+const middle = (numbers: readonly number[]): number => (Math.min(...numbers) + Math.max(...numbers)) / 2;

@@ -13,7 +13,7 @@ interface Props {
   layer: Layer;
   nodes: LayerFeed;
   links: LayerFeed;
-  /** Index of a node or host, -1 if none. */
+  /** Index of a node, host or link, in this order; -1 if none. */
   picked: number;
   /** Values are not read any more: what is shown is old. */
   isStale: boolean;

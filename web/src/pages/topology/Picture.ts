@@ -87,6 +87,36 @@ export class Picture {
     return [ax + dx, ay + dy, bx + dx, by + dy];
   }
 
+  /** What is picked: a node or host, both ends of a link, or nothing. */
+  pickedDevices(): number[] {
+    const { scene, wanted: { picked } } = this;
+    const link = this.pickedLink();
+    return picked < 0 ? [] : link < 0 ? [picked] : [scene.a[link] ?? 0, scene.b[link] ?? 0];
+  }
+
+  /** The link that is picked; -1 if none is. */
+  pickedLink(): number {
+    return this.wanted.picked < this.scene.x.length ? -1 : this.wanted.picked - this.scene.x.length;
+  }
+
+  /** A ground for the line of the link that is picked, on which it keeps its colour and its dashes. */
+  underPicked(): void {
+    const { context } = this;
+    const ends = this.pickedLink() < 0 ? undefined : this.ends(this.pickedLink());
+    if (!ends) return;
+    const [ax, ay, bx, by] = ends;
+    context.strokeStyle = this.colours["--accent"];
+    context.globalAlpha = 0.45;
+    context.lineWidth = 9;
+    context.lineCap = "round";
+    context.beginPath();
+    context.moveTo(ax, ay);
+    context.lineTo(bx, by);
+    context.stroke();
+    context.lineCap = "butt";
+    context.globalAlpha = 1;
+  }
+
   /** Sets how lines of a state are drawn. */
   stroke(state: number, isGround: boolean): void {
     const { context, colours } = this;

@@ -30,7 +30,8 @@ export function drawCells(picture: Picture, bundles: Bundles): void {
     }
   }
   picture.solid();
-  const pickedCell = picture.wanted.picked >= 0 ? scene.cellOf[nodeOf(picture, picture.wanted.picked)] : -1;
+  const picked = picture.pickedDevices();
+  const pickedCells = new Set(picked.map((at) => scene.cellOf[nodeOf(picture, at)]));
   scene.cells.forEach(({ x, y, width, height, name, nodes }, at) => {
     const [left, top, wide, high] = [picture.px(x), picture.py(y), Math.max(3, width * picture.scale - 2), Math.max(3, height * picture.scale - 2)];
     if (left > picture.wanted.width || top > picture.wanted.height || left + wide < 0 || top + high < 0) return;
@@ -45,10 +46,10 @@ export function drawCells(picture: Picture, bundles: Bundles): void {
     context.strokeStyle = colours[`--${word}`];
     context.lineWidth = state >= BAD ? 2 : 1;
     context.stroke();
-    if (pickedCell === at) ring(picture, left - 3, top - 3, wide + 6, high + 6);
+    if (pickedCells.has(at)) ring(picture, left - 3, top - 3, wide + 6, high + 6);
     inCell(picture, { left, top, wide, high }, word, [[name, `${nodes} nodes`, needing(badNodes, badLinks)], [name, needing(badNodes, badLinks) || `${nodes} nodes`], [name], [beginning(name)], [`${nodes} nodes`], [String(nodes)], []]);
   });
-  if (picture.wanted.picked >= 0) dot(picture, picture.wanted.picked, 3, "--accent");
+  for (const at of picked) dot(picture, at, 3, "--accent");
 }
 
 /** Of each cell: the worst of its nodes and of the links within it, and how many of them are degraded or failed. */

@@ -30,6 +30,7 @@ export function drawPods(picture: Picture): void {
 export function drawLines(picture: Picture): void {
   const { context, scene, values, wanted } = picture;
   const isGround = scene.a.length > DENSE && !picture.isNamed();
+  picture.underPicked();
   for (let state = 0; state < STATES.length; state += 1) {
     picture.stroke(state, isGround);
     along(picture, scene.a.length, (link) => values.links[link] === state && (state > 0 || picture.hasEnd(link)));
@@ -38,7 +39,7 @@ export function drawLines(picture: Picture): void {
   if (wanted.picked < 0) return;
   context.strokeStyle = picture.colours["--accent"];
   context.lineWidth = 1;
-  along(picture, scene.a.length, (link) => values.links[link] === 0 && (scene.a[link] === wanted.picked || scene.b[link] === wanted.picked));
+  along(picture, scene.a.length, (link) => values.links[link] === 0 && (link === picture.pickedLink() || scene.a[link] === wanted.picked || scene.b[link] === wanted.picked));
 }
 
 function along(picture: Picture, count: number, isWanted: (link: number) => boolean): void {
@@ -83,7 +84,7 @@ export function drawShapes(picture: Picture): void {
   if (!isNamed && bad.length > NAMED) return;
   picture.font(400, TEXT);
   context.textAlign = "center";
-  const first = wanted.picked >= 0 && (isNamed || wanted.picked < scene.nodes) ? [wanted.picked] : [];
+  const first = picture.pickedDevices().filter((at) => isNamed || at < scene.nodes);
   for (const at of [...first, ...bad, ...(isNamed ? [...well, ...hosts] : [])]) name(picture, at, size);
 }
 

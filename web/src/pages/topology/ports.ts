@@ -6,6 +6,7 @@ import { BAD, type Picture } from "./Picture";
 /** Each link in two halves: the one at an end is what that end sends. */
 export function drawHalves(picture: Picture): void {
   const { context, scene, values } = picture;
+  picture.underPicked();
   for (let state = 0; state < STATES.length; state += 1) {
     picture.stroke(state, false);
     context.globalAlpha = state > 0 ? 1 : 0.7;

@@ -4,7 +4,7 @@ import type { FabricMap } from "../../api/types";
 import { byName } from "../../lib/order";
 import { nameOf } from "../../lib/mapLayer";
 import type { MapLayout } from "../../lib/map";
-import type { Box } from "../../lib/mapPlaces";
+import { asides, type Box } from "../../lib/mapPlaces";
 
 export interface View {
   x: number;
@@ -63,24 +63,14 @@ export interface Wanted {
   margin: readonly [x: number, y: number];
   /** Pixels of the screen in one of CSS. */
   ratio: number;
-  /** Index of a node or host, -1 if none. */
+  /** Index of a node, host or link, in this order; -1 if none. */
   picked: number;
   colours: Colours;
 }
 
-/** Units between lines with the same ends. */
-const ASIDE = 7;
-
 export function sceneOf(map: FabricMap, layout: MapLayout): Scene {
   const count = map.nodes.length + map.hosts.length;
   const [a, b] = [Int32Array.from(map.links, (link) => link.a), Int32Array.from(map.links, (link) => link.b)];
-  const pair = (at: number) => Math.min(a[at] ?? 0, b[at] ?? 0) * count + Math.max(a[at] ?? 0, b[at] ?? 0);
-  const same = new Map<number, number>();
-  const place = map.links.map((_, at) => {
-    const before = same.get(pair(at)) ?? 0;
-    same.set(pair(at), before + 1);
-    return before;
-  });
   return {
     nodes: map.nodes.length,
     names: Array.from({ length: count }, (_, at) => nameOf(map, at)),
@@ -90,8 +80,7 @@ export function sceneOf(map: FabricMap, layout: MapLayout): Scene {
     b,
     aPorts: map.links.map((link) => link.aPort),
     bPorts: map.links.map((link) => link.bPort),
-    // To the same side, whichever end comes first.
-    aside: Float32Array.from(place, (of, at) => (of - ((same.get(pair(at)) ?? 1) - 1) / 2) * ASIDE * ((a[at] ?? 0) < (b[at] ?? 0) ? 1 : -1)),
+    aside: asides(a, b, count),
     cells: layout.cells.map(({ nodes, isPod, x, y, width, height }) => ({ x, y, width, height, isPod, nodes: nodes.length, name: spanOf(map, nodes) })),
     cellOf: layout.cellOf,
     sites: layout.sites.map(({ name, x, y, width, height }) => ({ x, y, width, height, name: name || "without a site" })),
