@@ -39,9 +39,11 @@ const LISTS: Record<string, string> = {
 const ONES: Record<string, string> = {
   group: "/groups/group-00001",
   "group-stalled": "/groups/group-00003",
+  "group-empty": "/groups/group-00007",
   "group-wide": "/groups/group-00004",
   "group-deep": "/groups/group-00008",
   "group-deepest": "/groups/group-00009",
+  "group-many": "/groups/group-00010",
   link: "/links/leaf1/eth2",
   node: "/nodes/leaf1",
   host: "/hosts/host1",

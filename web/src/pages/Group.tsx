@@ -2,10 +2,10 @@
 // One group: where its data is, who is behind, and what it was given.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useCallback, useRef, useState } from "react";
+import { useRef, useState } from "react";
 import * as queries from "../api/queries";
 import type { Group, Problem } from "../api/types";
-import { count, counted, rate } from "../lib/format";
+import { count, counted } from "../lib/format";
 import { psn } from "../lib/psn";
 import { ofCondition, ofPhase } from "../lib/state";
 import { Age } from "../ui/Age";
@@ -20,6 +20,7 @@ import { Members } from "./group/Members";
 import { Packet } from "./group/Packet";
 import { Race } from "./group/Race";
 import { Tree } from "./group/Tree";
+import { useGroupFlow } from "./group/useGroupFlow";
 import { Waited } from "./group/Waited";
 import { DeleteGroup } from "./groups/DeleteGroup";
 import { GroupDialog } from "./groups/GroupDialog";
@@ -56,18 +57,8 @@ function Detail({ group }: { group: Group }) {
   const [deleting, setDeleting] = useState(false);
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const lines = useRef<SVGSVGElement>(null);
   const behind = useRef<HTMLParagraphElement>(null);
-  const hasReceivers = group.status.tree.some((node) => node.branches.some((branch) => branch.kind === "receiver"));
-  const onPath = useCallback((path: readonly string[], rates: ReadonlyMap<string, number>) => {
-    for (const line of lines.current?.querySelectorAll<SVGElement>("[data-branch]") ?? []) {
-      line.classList.toggle("waited", path.includes(line.dataset["branch"] ?? ""));
-    }
-    for (const text of lines.current?.querySelectorAll<SVGElement>("[data-rate]") ?? []) {
-      const bits = rates.get(text.dataset["rate"] ?? "");
-      text.textContent = bits ? rate(bits) : "";
-    }
-  }, []);
+  const flow = useGroupFlow(group);
   return (
     <Page
       title={name}
@@ -97,11 +88,11 @@ function Detail({ group }: { group: Group }) {
       <SilencesOf kind="group" name={name} />
       <ProblemsOf kind="group" name={name} />
       {/* The receiver that the data waits for, above the tree, which is higher than a screen where many receive. */}
-      {hasReceivers && <p ref={behind}>Reading who is behind…</p>}
+      {flow.receivers.length > 0 && <p ref={behind}>Reading who is behind…</p>}
       <h2>Tree</h2>
-      <Tree group={group} problems={problems} lines={lines} />
+      <Tree group={group} problems={problems} flow={flow} />
       <h2>Race</h2>
-      <Race group={group} line={behind} onPath={onPath} />
+      <Race flow={flow} line={behind} />
       <h2>Waited for</h2>
       <Waited group={name} />
       <OverTime title="Over time" of={{ kind: "group", name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>

@@ -1,56 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lane per receiver. Samples are written into the rows as they come; React makes the rows and never sees a sample.
 import { Link } from "@tanstack/react-router";
-import { useCallback, useMemo, useRef, type RefObject } from "react";
-import { useTelemetry } from "../../api/useTelemetry";
-import type { Group, GroupSample } from "../../api/types";
-import { controllerNow } from "../../lib/clock";
+import { useEffect, useRef, type RefObject } from "react";
 import { age, count, rate } from "../../lib/format";
+import { OLD, type GroupFlow } from "../../lib/groupFlow";
 import { psn } from "../../lib/psn";
-import { Race as Positions, verdict, waitedFor } from "../../lib/race";
+import { verdict, type Race as Positions } from "../../lib/race";
 
 /** Lanes that are drawn; more are counted. */
 const LANES = 64;
-const OLD = 5e9;
 
 interface Props {
-  group: Group;
+  flow: GroupFlow;
   /** The element that has the verdict as text. */
   line: RefObject<HTMLElement | null>;
-  /** Addresses of the branches that are waited for, from the headend on; and the rate of each branch, bits per second. */
-  onPath: (path: readonly string[], rates: ReadonlyMap<string, number>) => void;
 }
 
-export function Race({ group, line, onPath }: Props) {
-  const { tree } = group.status;
-  const receivers = useMemo(
-    () => tree.flatMap((node) => node.branches.filter((b) => b.kind === "receiver").map((b) => ({ host: b.name, address: b.address, edge: node.node }))),
-    [tree],
-  );
-  const root = tree.find((node) => !node.parent)?.node;
-  const childOf = useMemo(() => new Map(tree.flatMap((node) => node.branches.filter((b) => b.kind === "node").map((b) => [b.address, b.name] as const))), [tree]);
-  const positions = useMemo(() => new Positions(receivers.map((r) => r.address)), [receivers]);
-  const branches = useMemo(() => tree.flatMap((node) => node.branches.map((b) => b.address)), [tree]);
-  const all = useMemo(() => new Positions(branches), [branches]);
+export function Race({ flow, line }: Props) {
+  const { receivers } = flow;
   const rows = useRef<HTMLDivElement>(null);
-
-  const onSamples = useCallback(
-    (samples: GroupSample[]) => {
-      positions.update(samples);
-      all.update(samples);
-      const path = root ? waitedFor(root, samples, childOf) : [];
-      const outstanding = positions.furthest();
-      const now = controllerNow();
-      for (const row of rows.current?.querySelectorAll<HTMLElement>("[data-lane]") ?? []) {
-        const at = Number(row.dataset["lane"]);
-        writeLane(row, positions, at, outstanding, now, path.at(-1) === receivers[at]?.address);
-      }
-      if (line.current) line.current.textContent = verdict(positions, receivers, path.at(-1));
-      onPath(path, new Map(branches.map((address, at) => [address, all.rate[at] ?? Number.NaN])));
-    },
-    [positions, all, receivers, branches, root, childOf, line, onPath],
+  useEffect(
+    () =>
+      flow.subscribe(() => {
+        const { race, path, now } = flow;
+        const outstanding = race.furthest();
+        for (const row of rows.current?.querySelectorAll<HTMLElement>("[data-lane]") ?? []) {
+          const at = Number(row.dataset["lane"]);
+          writeLane(row, race, at, outstanding, now, path.at(-1) === receivers[at]?.address);
+        }
+        if (line.current) line.current.textContent = verdict(race, receivers, path.at(-1));
+      }),
+    [flow, receivers, line],
   );
-  useTelemetry(group.metadata.name, onSamples);
 
   if (receivers.length === 0) return <p className="faint">No receiver is in the tree.</p>;
   return (
