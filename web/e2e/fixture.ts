@@ -163,9 +163,12 @@ export function members(of: Group): Member[] {
   }));
 }
 
+const STARTED = Date.now() / 1000;
+
 export function samples(of: Group): GroupSample[] {
   const second = Date.now() / 1000;
-  const high = Math.floor((second % 1e6) * 90_000);
+  // Of a group that is stalled nothing moves on.
+  const high = Math.floor(((of.status.phase === "Stalled" ? STARTED : second) % 1e6) * 90_000);
   return of.status.tree.map((node) => ({
     node: node.node,
     group: of.metadata.name,

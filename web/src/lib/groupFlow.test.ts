@@ -33,3 +33,19 @@ it("adds the rates of branches, and has none once their samples are old", () => 
   flow.update([], 2e12);
   expect(calls).toBe(5);
 });
+
+// Catches NAKs and a congested port of another edge, and a sentence that keeps them after they have ended.
+it("has what else is known of a receiver: the oldest packet, NAKs at its edge, a port over a threshold", () => {
+  const flow = new GroupFlow(tree);
+  const stuck = (second: number, naksIn: number) => [{ ...sample("n2", second, 100 * second, [["r1", 100 * second, 0], ["r2", 150, 0]]), naksIn }];
+  flow.update(stuck(1, 0), 1e9);
+  expect([flow.oldest(0), flow.oldest(1), flow.about(1)]).toEqual([null, null, ""]);
+  flow.over = new Map([["n2/eth2", "K_min"], ["n9/eth2", "K_max"]]);
+  flow.update(stuck(2, 4), 2e9);
+  flow.update(stuck(4, 12), 4e9);
+  expect(flow.about(1)).toBe(", the oldest for 2 s; NAKs 4 /s at n2; port n2/eth2 over K_min");
+  flow.over = new Map();
+  flow.update([], 10e9);
+  expect(flow.about(1)).toBe(", the oldest for 2 s");
+  expect(new GroupFlow(tree).oldest(1)).toBe(undefined);
+});

@@ -2,12 +2,13 @@
 // One group: where its data is, who is behind, and what it was given.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import * as queries from "../api/queries";
 import type { Group, Problem } from "../api/types";
 import { count, counted } from "../lib/format";
 import { psn } from "../lib/psn";
 import { ofCondition, ofPhase } from "../lib/state";
+import { firstOver, overThreshold, portsTo } from "../lib/treeLinks";
 import { Age } from "../ui/Age";
 import { Command, Mono } from "../ui/Command";
 import { Crumbs } from "../ui/Crumbs";
@@ -59,6 +60,18 @@ function Detail({ group }: { group: Group }) {
   const navigate = route.useNavigate();
   const behind = useRef<HTMLParagraphElement>(null);
   const flow = useGroupFlow(group);
+  const congested = useQuery(queries.linksCongested).data;
+  const over = useMemo(() => overThreshold(congested?.items ?? []), [congested]);
+  useEffect(() => {
+    flow.over = over;
+  }, [flow, over]);
+  const overTo = useCallback(
+    (host: string) => {
+      const of = flow.receivers.find((receiver) => receiver.host === host);
+      return of ? firstOver(portsTo(group.status.tree, of.edge, of.address), over) : "";
+    },
+    [flow, group.status.tree, over],
+  );
   return (
     <Page
       title={name}
@@ -94,7 +107,7 @@ function Detail({ group }: { group: Group }) {
       <h2>Race</h2>
       <Race flow={flow} line={behind} />
       <h2>Waited for</h2>
-      <Waited group={name} />
+      <Waited group={name} over={overTo} />
       <OverTime title="Over time" of={{ kind: "group", name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
         {(time) => <Charts object={`group/${name}`} time={time} plans={CHARTS} />}
       </OverTime>

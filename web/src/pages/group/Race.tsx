@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane per receiver. Samples are written into the rows as they come; React makes the rows and never sees a sample.
+// A lane per receiver; of many, for those that are furthest behind. Samples are written into the rows as they come; React makes the rows of the
+// receivers that have one, which change seldom, and never sees a sample.
 import { Link } from "@tanstack/react-router";
-import { useEffect, useRef, type RefObject } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useSyncExternalStore, type RefObject } from "react";
 import { age, count, rate } from "../../lib/format";
 import { OLD, type GroupFlow } from "../../lib/groupFlow";
+import { others } from "../../lib/lanes";
+import { inWords } from "../../lib/oldest";
 import { psn } from "../../lib/psn";
-import { verdict, type Race as Positions } from "../../lib/race";
-
-/** Lanes that are drawn; more are counted. */
-const LANES = 64;
+import { verdict } from "../../lib/race";
 
 interface Props {
   flow: GroupFlow;
@@ -19,19 +19,23 @@ interface Props {
 export function Race({ flow, line }: Props) {
   const { receivers } = flow;
   const rows = useRef<HTMLDivElement>(null);
-  useEffect(
-    () =>
-      flow.subscribe(() => {
-        const { race, path, now } = flow;
-        const outstanding = race.furthest();
-        for (const row of rows.current?.querySelectorAll<HTMLElement>("[data-lane]") ?? []) {
-          const at = Number(row.dataset["lane"]);
-          writeLane(row, race, at, outstanding, now, path.at(-1) === receivers[at]?.address);
-        }
-        if (line.current) line.current.textContent = verdict(race, receivers, path.at(-1));
-      }),
-    [flow, receivers, line],
-  );
+  const rest = useRef<HTMLParagraphElement>(null);
+  const lanes = useSyncExternalStore(flow.subscribe, () => flow.lanes);
+  const write = useCallback(() => {
+    const { race, path, now } = flow;
+    const outstanding = race.furthest();
+    for (const row of rows.current?.querySelectorAll<HTMLElement>("[data-lane]") ?? []) {
+      const at = Number(row.dataset["lane"]);
+      writeLane(row, flow, at, outstanding, now, path.at(-1) === receivers[at]?.address);
+    }
+    if (rest.current) rest.current.textContent = others(flow.lanes, race.behind);
+    if (line.current) line.current.textContent = verdict(race, receivers, path.at(-1), (at) => flow.about(at));
+  }, [flow, receivers, line]);
+  useEffect(() => flow.subscribe(write), [flow, write]);
+  // Rows of other receivers are written before they are seen.
+  useLayoutEffect(() => {
+    if (!Number.isNaN(flow.now)) write();
+  }, [flow, lanes, write]);
 
   if (receivers.length === 0) return <p className="faint">No receiver is in the tree.</p>;
   return (
@@ -41,13 +45,14 @@ export function Race({ flow, line }: Props) {
           <div role="columnheader">Receiver</div>
           <div role="columnheader">Share acknowledged</div>
           <div role="columnheader" className="right">Packets behind</div>
+          <div role="columnheader" className="right wide">Oldest unacknowledged</div>
           <div role="columnheader" className="right wide">AckPSN</div>
           <div role="columnheader" className="right wide">Rate of copies</div>
         </div>
-        {receivers.slice(0, LANES).map((receiver, at) => (
-          <div role="row" key={receiver.address} data-lane={at}>
+        {lanes.map((at) => (
+          <div role="row" key={at} data-lane={at}>
             <div role="rowheader">
-              <Link to="/hosts/$host" params={{ host: receiver.host }}>{receiver.host}</Link> <span className="faint">at {receiver.edge}</span>
+              <Link to="/hosts/$host" params={{ host: receivers[at]?.host ?? "" }}>{receivers[at]?.host}</Link> <span className="faint">at {receivers[at]?.edge}</span>
             </div>
             <div role="cell" className="lane">
               <div className="track" aria-hidden="true">
@@ -55,18 +60,23 @@ export function Race({ flow, line }: Props) {
               </div>
             </div>
             <div role="cell" className="right num" data-cell="behind">–</div>
+            <div role="cell" className="right num wide" data-cell="oldest">–</div>
             <div role="cell" className="right num wide mono" data-cell="psn">–</div>
             <div role="cell" className="right num wide" data-cell="rate">–</div>
           </div>
         ))}
       </div>
-      {receivers.length > LANES && <p className="faint">{count(receivers.length - LANES)} more receivers are not drawn.</p>}
-      <p className="faint">Both ends of a lane are of one sample of the receiver's edge.</p>
+      {lanes.length < receivers.length && <p ref={rest} className="num" />}
+      <p className="faint">
+        {lanes.length < receivers.length && `Of ${count(receivers.length)} receivers those ${lanes.length} that are furthest behind. `}
+        Both ends of a lane are of one sample of the receiver's edge; the oldest unacknowledged packet is known to a second, the time between two samples.
+      </p>
     </>
   );
 }
 
-function writeLane(row: HTMLElement, positions: Positions, at: number, outstanding: number, now: number, isWaitedFor: boolean): void {
+function writeLane(row: HTMLElement, flow: GroupFlow, at: number, outstanding: number, now: number, isWaitedFor: boolean): void {
+  const { race: positions } = flow;
   const behind = positions.behind[at] ?? Number.NaN;
   const sampledAgo = now - (positions.sampledAt[at] ?? Number.NaN);
   const set = (name: string, text: string) => {
@@ -79,6 +89,8 @@ function writeLane(row: HTMLElement, positions: Positions, at: number, outstandi
   if (bar) bar.style.transform = `scaleX(${positions.share(at, outstanding)})`;
   const old = sampledAgo > OLD ? `, ${age(sampledAgo)} ago` : "";
   set("behind", Number.isNaN(behind) ? "not active" : `${count(behind)}${old}`);
+  const oldest = flow.oldest(at);
+  set("oldest", oldest === undefined ? "–" : inWords(oldest));
   const next = positions.next[at] ?? Number.NaN;
   set("psn", Number.isNaN(next) ? "–" : psn(next - 1));
   const bits = positions.rate[at] ?? Number.NaN;

@@ -9,7 +9,8 @@ import { Command } from "../../ui/Command";
 import { Loaded } from "../../ui/Page";
 import { Strip } from "./Strip";
 
-export function Waited({ group }: { group: string }) {
+/** `over` names a port on the way to a receiver that is over a threshold. */
+export function Waited({ group, over }: { group: string; over: (host: string) => string }) {
   const query = useQuery(queries.waitedFor(group));
   const feed = useStrip(group);
   return (
@@ -18,7 +19,7 @@ export function Waited({ group }: { group: string }) {
         const strip = parts(shares);
         return (
           <>
-            <p>{sentence(shares)}</p>
+            <p>{sentence(shares, over)}</p>
             {strip.length > 0 && (
               <>
                 <div className="shares" aria-hidden="true">
