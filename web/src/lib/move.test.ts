@@ -23,7 +23,7 @@ it("names the nodes that only the next tree has", () => {
   const nodes: [string, number, number][] = [["n1", 4, 4], ["n2", 4, 4], ["n10", 9, 8], ["n9", 9, 9]];
   const moving = progress(of(["n1", "n2"], nodes, "Making"));
   expect(moving).toEqual({ confirmed: 3, all: 4, moves: true, coming: ["n10", "n9"] });
-  expect(inWords(moving)).toBe("The tree moves: 3 of 4 nodes confirmed. n9, n10 are of the next tree only; the lines are the tree in force.");
+  expect(inWords(moving)).toBe("The tree moves: 3 of 4 nodes confirmed. n9, n10 are of the next tree only.");
   expect(inWords(progress(of(["n1"], [["n1", 4, 3]], "Making")))).toBe("The tree moves: 0 of 1 node confirmed. The next tree has no other nodes.");
   expect(inWords(progress(of(["n1", "n2"], nodes, "GivenUp")))).toBe("3 of 4 nodes confirmed. n9, n10 are of the next tree only, to which the group has not moved.");
 });

@@ -35,5 +35,5 @@ export function inWords({ confirmed, all, moves, coming }: Progress): string {
   const nodes = `${count(confirmed)} of ${counted(all, "node")} confirmed`;
   if (coming.length === 0) return moves ? `The tree moves: ${nodes}. The next tree has no other nodes.` : `${nodes} what the group asks of them.`;
   const only = `${firstOf(coming)} ${coming.length === 1 ? "is" : "are"} of the next tree only`;
-  return moves ? `The tree moves: ${nodes}. ${only}; the lines are the tree in force.` : `${nodes}. ${only}, to which the group has not moved.`;
+  return moves ? `The tree moves: ${nodes}. ${only}.` : `${nodes}. ${only}, to which the group has not moved.`;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
 import type { Link, QueueState, TreeNode } from "../api/types";
-import { firstOver, overThreshold, portsTo } from "./treeLinks";
+import { busyPorts, directions, firstOver, overThreshold, portsTo } from "./treeLinks";
 
 const node = (name: string, parent: string | null, branches: [string, "node" | "receiver", string][]): TreeNode => ({
   node: name,
@@ -31,4 +31,16 @@ it("names the port that is over a threshold, K_max first", () => {
   expect(firstOver(portsTo(tree, "n5", "fc::r3"), over)).toBe("port n5/eth4 over K_max");
   expect(firstOver(portsTo(tree, "n5", "fc::r2"), over)).toBe("port n6/eth3 over K_min");
   expect(firstOver(portsTo(tree, "n4", "fc::r1"), over)).toBe("");
+});
+
+// Catches congestion of ports that the tree does not use, and one of a port towards the source that is left out.
+it("has the congested ports that the tree sends through, the worst first", () => {
+  expect([...directions(tree)]).toEqual([["n6/eth1", "feedback"], ["n4/eth1", "feedback"], ["n5/eth1", "feedback"], ["n6/eth2", "data"], ["n6/eth3", "data"], ["n4/eth2", "data"], ["n5/eth2", "data"], ["n5/eth4", "data"]]);
+  const links = [link("n4/eth2", "Marked"), link("n6/eth2", "Quiet"), link("n5/eth2", "Unknown"), link("n5/eth1", "AboveKMin"), link("n9/eth1", "AboveKMax"), link("n5/eth4", "AboveKMax"), link("n6/eth3", "AboveKMin")];
+  expect(busyPorts(tree, links).map(({ link: { metadata }, carries, state, word }) => [metadata.name, carries, state, word])).toEqual([
+    ["n5/eth4", "data", "failed", "over K_max"],
+    ["n5/eth1", "feedback", "degraded", "over K_min"],
+    ["n6/eth3", "data", "degraded", "over K_min"],
+    ["n4/eth2", "data", "pending", "marked packets"],
+  ]);
 });

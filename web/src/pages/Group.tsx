@@ -17,10 +17,13 @@ import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
 import { Charts, type Plan } from "./charts/Charts";
 import { OverTime } from "./charts/OverTime";
+import { Applied } from "./group/Applied";
+import { History } from "./group/History";
 import { Members } from "./group/Members";
 import { Packet } from "./group/Packet";
 import { Race } from "./group/Race";
 import { Tree } from "./group/Tree";
+import { TreeLinks } from "./group/TreeLinks";
 import { useGroupFlow } from "./group/useGroupFlow";
 import { Waited } from "./group/Waited";
 import { DeleteGroup } from "./groups/DeleteGroup";
@@ -111,6 +114,9 @@ function Detail({ group }: { group: Group }) {
       <OverTime title="Over time" of={{ kind: "group", name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
         {(time) => <Charts object={`group/${name}`} time={time} plans={CHARTS} />}
       </OverTime>
+      <TreeLinks tree={group.status.tree} />
+      <Applied group={group} problems={problems} />
+      <History group={name} epoch={group.status.epoch} />
       <Members group={group} />
       <div className="columns">
         <Conditions group={group} />

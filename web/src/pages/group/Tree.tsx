@@ -39,6 +39,7 @@ export function Tree({ group, problems, flow }: Props) {
       {words && (
         <p role="status">
           <StateWord state="pending">{made.moves ? "moving" : "not confirmed yet"}</StateWord> {words}
+          {made.moves && " The lines are the tree in force."}
         </p>
       )}
       <Wide key={group.metadata.name} name="The tree">
