@@ -124,7 +124,7 @@ export function group(at: number): Group {
   return {
     ...API,
     kind: "Group",
-    metadata: metadata(`group-${String(at + 1).padStart(5, "0")}`),
+    metadata: { ...metadata(`group-${String(at + 1).padStart(5, "0")}`), ...(at % 25 === 9 && { tenant: "vision" }) },
     spec: { encoding: "auto", replication: "srv6", pathMtu: 4096, startPsn: null, stallPolicy: "wait", stallAfterMs: 200, cnpWindowUs: 1000, maxFlight: 65536, minReceivers: 1 },
     status: {
       phase,
@@ -134,7 +134,7 @@ export function group(at: number): Group {
         { type: "Planned", status: "True", reason: "TreeComputed", message: `the tree has ${nodes.length} nodes` },
         { type: "Programmed", status: phase === "Programming" ? "False" : "True", reason: "Confirmed", message: "every node confirmed its program" },
         { type: "Moved", status: moves ? "False" : "True", reason: moves ? "Making" : "InForce", message: moves ? "node leaf4 has not confirmed its program; the tree in force carries the data until the next one is made" : "the tree in force is the one over the present topology" },
-        { type: "Stalled", status: phase === "Stalled" ? "True" : "False", reason: "NoStall", message: phase === "Stalled" ? "a branch holds the group up" : "no branch holds the group up" },
+        { type: "Stalled", status: phase === "Stalled" ? "True" : "False", reason: "NoStall", message: phase === "Stalled" ? "held up by receiver host4 at node leaf3" : "no branch holds the group up" },
       ],
       observedGeneration: 3,
       groupId: at + 1,

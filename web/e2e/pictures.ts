@@ -20,6 +20,7 @@ const SIZES: Record<string, Sizes> = {
 const LISTS: Record<string, string> = {
   overview: "/",
   groups: "/groups",
+  "groups-label": "/groups?label=team%3Dstorage&phase=Stalled",
   topology: "/topology",
   "topology-load": "/topology?links=load",
   "topology-queue": "/topology?links=queue",

@@ -21,6 +21,9 @@ const read = (promise: Promise<unknown>) => promise.catch(() => undefined);
 interface GroupSearch {
   q?: string | undefined;
   phase?: GroupPhase | undefined;
+  /** A label selector. */
+  label?: string | undefined;
+  tenant?: string | undefined;
 }
 interface EventSearch {
   q?: string | undefined;
@@ -69,6 +72,8 @@ const groups = createRoute({
   path: "/groups",
   validateSearch: (search: Record<string, unknown>): GroupSearch => ({
     ...text(search, "q"),
+    ...text(search, "label"),
+    ...text(search, "tenant"),
     ...(PHASE_ORDER.some((phase) => phase === search["phase"]) && { phase: search["phase"] as GroupPhase }),
   }),
   component: lazyRouteComponent(() => import("./pages/Groups"), "Groups"),

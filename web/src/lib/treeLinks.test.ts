@@ -25,7 +25,7 @@ it("has the ports from the headend to a receiver", () => {
 const link = (name: string, state: QueueState) => ({ metadata: { name }, status: { congestion: { state } } }) as unknown as Link;
 
 // Catches a port that only marked earlier, and one over K_min that hides one over K_max.
-it("names the port that is over a threshold, K_max first", () => {
+it("names the port that is above a threshold, K_max first", () => {
   const over = overThreshold([link("n6/eth3", "AboveKMin"), link("n5/eth4", "AboveKMax"), link("n4/eth2", "Marked"), link("n6/eth2", "Quiet")]);
   expect([...over]).toEqual([["n6/eth3", "K_min"], ["n5/eth4", "K_max"]]);
   expect(firstOver(portsTo(tree, "n5", "fc::r3"), over)).toBe("port n5/eth4 over K_max");
@@ -41,6 +41,6 @@ it("has the congested ports that the tree sends through, the worst first", () =>
     ["n5/eth4", "data", "failed", "over K_max"],
     ["n5/eth1", "feedback", "degraded", "over K_min"],
     ["n6/eth3", "data", "degraded", "over K_min"],
-    ["n4/eth2", "data", "pending", "marked packets"],
+    ["n4/eth2", "data", "pending", "marked"],
   ]);
 });

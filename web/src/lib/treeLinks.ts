@@ -29,7 +29,7 @@ export function overThreshold(links: readonly Link[]): Map<string, "K_max" | "K_
   }));
 }
 
-/** The first of these ports that is over a threshold: "port n2/eth2 over K_min"; empty if none is. */
+/** The first of these ports that is above a threshold: "port n2/eth2 over K_min"; empty if none is. */
 export function firstOver(ports: readonly string[], over: ReadonlyMap<string, string>): string {
   const port = ports.find((one) => over.get(one) === "K_max") ?? ports.find((one) => over.has(one));
   return port === undefined ? "" : `port ${port} over ${over.get(port) ?? ""}`;
@@ -46,7 +46,7 @@ export function directions(tree: readonly TreeNode[]): Map<string, Carries> {
   return new Map([...up, ...down]);
 }
 
-const DEPTHS = { AboveKMax: ["failed", "over K_max"], AboveKMin: ["degraded", "over K_min"], Marked: ["pending", "marked packets"] } as const;
+const DEPTHS = { AboveKMax: ["failed", "over K_max"], AboveKMin: ["degraded", "over K_min"], Marked: ["pending", "marked"] } as const;
 
 export interface BusyPort {
   link: Link;

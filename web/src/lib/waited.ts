@@ -50,7 +50,7 @@ function allBelow({ receivers, left, unknownPpm }: WaitedFor, from: number): str
   return most === 0 ? (one ? "not for the other one" : "for no other") : `${one ? "the other one" : "all others"} < ${below} %`;
 }
 
-/** What the source waits for. `over` names a port on the way to the first receiver that is over a threshold, if there is one. */
+/** What the source waits for. `over` names a port on the way to the first receiver that is above a threshold, if there is one. */
 export function sentence(of: WaitedFor, over: (host: string) => string = () => ""): string {
   const { receivers, psns, coversNs } = of;
   const first = receivers[0];

@@ -22,7 +22,7 @@ const COLUMNS: readonly Column<BusyPort>[] = [
   { name: "Port", width: "minmax(5.4rem, 1fr)", cell: ({ link }) => <Name name={link.metadata.name} />, sort: (r) => r.link.metadata.name },
   { name: "To", width: "minmax(6rem, 1fr)", wide: true, cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
   { name: "Carries", width: "4.6rem", wide: true, cell: (r) => r.carries, sort: (r) => r.carries },
-  { name: "Queue is", width: "minmax(7rem, 1fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => r.word },
+  { name: "Queue is", width: "minmax(6.4rem, 1fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => r.word },
   { name: "Queue", width: "4.2rem", right: true, wide: true, cell: (r) => octets(r.link.status.congestion?.queueBytes), sort: (r) => r.link.status.congestion?.queueBytes ?? 0 },
   { name: "Peak", width: "3.9rem", right: true, cell: (r) => octets(r.link.status.congestion?.peakQueueBytes), sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
   { name: "K_min", width: "3.8rem", right: true, wide: true, cell: (r) => octets(limit(r, "kMinBytes")), sort: (r) => limit(r, "kMinBytes") ?? 0 },

@@ -9,7 +9,7 @@ import { Command } from "../../ui/Command";
 import { Loaded } from "../../ui/Page";
 import { Strip } from "./Strip";
 
-/** `over` names a port on the way to a receiver that is over a threshold. */
+/** `over` names a port on the way to a receiver that is above a threshold. */
 export function Waited({ group, over }: { group: string; over: (host: string) => string }) {
   const query = useQuery(queries.waitedFor(group));
   const feed = useStrip(group);
