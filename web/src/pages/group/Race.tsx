@@ -43,7 +43,7 @@ export function Race({ flow, line }: Props) {
       <div role="table" aria-label="Race" className="race" ref={rows}>
         <div role="row">
           <div role="columnheader">Receiver</div>
-          <div role="columnheader">Share acknowledged</div>
+          <div role="columnheader">Acknowledged</div>
           <div role="columnheader" className="right">Packets behind</div>
           <div role="columnheader" className="right wide">Oldest unacknowledged</div>
           <div role="columnheader" className="right wide">AckPSN</div>
