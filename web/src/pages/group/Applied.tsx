@@ -14,10 +14,10 @@ import { Some } from "./Some";
 const FIRST = 10;
 
 const COLUMNS: readonly Column<Row>[] = [
-  { name: "Node", width: "minmax(5rem, 1fr)", cell: (r) => <Link to="/nodes/$node" params={{ node: r.node }}>{r.node}</Link>, sort: (r) => r.node },
+  { name: "Node", width: "minmax(4.4rem, 1fr)", cell: (r) => <Link to="/nodes/$node" params={{ node: r.node }}>{r.node}</Link>, sort: (r) => r.node },
   { name: "Role", width: "minmax(6rem, 1fr)", wide: true, cell: (r) => (r.isComing ? "of the next tree only" : r.roles.join(", ")), sort: (r) => r.roles.join(", ") },
-  { name: "Wanted", width: "4.5rem", right: true, cell: (r) => <span className="num">{count(r.wanted)}</span>, sort: (r) => r.wanted },
-  { name: "Applied", width: "4.5rem", right: true, cell: (r) => <span className="num">{r.applied === null ? "–" : count(r.applied)}</span>, sort: (r) => r.applied ?? -1 },
+  { name: "Wanted", width: "3.6rem", right: true, cell: (r) => <span className="num">{count(r.wanted)}</span>, sort: (r) => r.wanted },
+  { name: "Applied", width: "3.6rem", right: true, cell: (r) => <span className="num">{r.applied === null ? "–" : count(r.applied)}</span>, sort: (r) => r.applied ?? -1 },
   { name: "State", width: "minmax(8rem, 1.2fr)", cell: (r) => <StateWord state={r.state}>{r.word}{r.since !== undefined && <>, for <Age since={r.since} /></>}</StateWord>, sort: (r) => r.word },
   { name: "Why", width: "minmax(6rem, 3fr)", wide: true, cell: (r) => r.why },
 ];

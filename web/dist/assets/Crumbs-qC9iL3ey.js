@@ -1,1 +1,0 @@
-import{E as e,f as t}from"./vendor-vb6rzUVB.js";import{E as n}from"./index-tl5d-6-5.js";var r=e();function i({to:e}){return(0,r.jsx)(`nav`,{className:`crumbs`,"aria-label":`Breadcrumbs`,children:(0,r.jsx)(t,{to:e,children:n.find(([t])=>t===e)?.[1]})})}export{i as t};
