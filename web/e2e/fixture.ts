@@ -112,26 +112,29 @@ function deepTree(receivers: number): TreeNode[] {
 }
 
 /** Receivers of groups with a tree over the cores, by their places. */
-const DEEP: Readonly<Record<number, number>> = { 7: 64, 8: 1000 };
+const DEEP: Readonly<Record<number, number>> = { 7: 64, 8: 1000, 9: 200 };
 
 export function group(at: number): Group {
   const phase = PHASES[(at * 7) % PHASES.length] ?? "Ready";
   const deep = DEEP[at];
-  const receivers = deep ?? [5, 1, 12, 40, 90][at % 5] ?? 5;
-  const nodes = deep ? deepTree(deep) : tree(receivers);
+  const receivers = phase === "Pending" ? 0 : (deep ?? [5, 1, 12, 40, 90][at % 5] ?? 5);
+  const nodes = receivers === 0 ? [] : deep ? deepTree(deep) : tree(receivers);
+  const moves = phase === "Programming" && !deep;
+  const progress = (node: string, i: number) => ({ node, connected: true, desiredGeneration: 9, observedGeneration: phase === "Programming" && i > 2 && i % 3 === 0 ? 8 : 9, errors: [] });
   return {
     ...API,
     kind: "Group",
-    metadata: metadata(`group-${String(at + 1).padStart(5, "0")}`),
+    metadata: { ...metadata(`group-${String(at + 1).padStart(5, "0")}`), ...(at % 25 === 9 && { tenant: "vision" }) },
     spec: { encoding: "auto", replication: "srv6", pathMtu: 4096, startPsn: null, stallPolicy: "wait", stallAfterMs: 200, cnpWindowUs: 1000, maxFlight: 65536, minReceivers: 1 },
     status: {
       phase,
-      reason: phase === "Ready" ? "" : phase === "Programming" ? "waiting for leaf2, leaf3 and 4 more to confirm their programs" : "receiver host4 at leaf3/eth8 acknowledges nothing",
+      reason: phase === "Ready" ? "" : phase === "Programming" ? "node leaf4 has not confirmed its program; the tree in force carries the data until the next one is made" : phase === "Pending" ? "no receiver has joined" : "receiver host4 at leaf3/eth8 acknowledges nothing",
       delivery: { state: phase === "Stalled" ? "Stalled" : at % 3 ? "Flowing" : "Idle", sinceUnixNs: T0 - at * 61e9, outstandingPackets: phase === "Stalled" ? 65536 : at % 900 },
       conditions: [
         { type: "Planned", status: "True", reason: "TreeComputed", message: `the tree has ${nodes.length} nodes` },
         { type: "Programmed", status: phase === "Programming" ? "False" : "True", reason: "Confirmed", message: "every node confirmed its program" },
-        { type: "Stalled", status: phase === "Stalled" ? "True" : "False", reason: "NoStall", message: phase === "Stalled" ? "a branch holds the group up" : "no branch holds the group up" },
+        { type: "Moved", status: moves ? "False" : "True", reason: moves ? "Making" : "InForce", message: moves ? "node leaf4 has not confirmed its program; the tree in force carries the data until the next one is made" : "the tree in force is the one over the present topology" },
+        { type: "Stalled", status: phase === "Stalled" ? "True" : "False", reason: "NoStall", message: phase === "Stalled" ? "held up by receiver host4 at node leaf3" : "no branch holds the group up" },
       ],
       observedGeneration: 3,
       groupId: at + 1,
@@ -143,7 +146,8 @@ export function group(at: number): Group {
       evicted: [],
       encoding: { mode: "inBand", reason: "the lists of all edges fit: the SRH has 216 bytes of at most 2048", srhBytes: 216, overheadBytes: 256, segments: [], inBandEdges: [], provisionedEdges: [] },
       tree: nodes,
-      nodes: nodes.map(({ node }, i) => ({ node, connected: true, desiredGeneration: 9, observedGeneration: phase === "Programming" && i > 2 ? 8 : 9, errors: [] })),
+      // During a move, nodes that only the next tree has follow.
+      nodes: [...nodes.map(({ node }, i) => progress(node, i)), ...(moves ? ["spine2", "leaf70", "leaf71"].map((node, i) => progress(node, i + 2)) : [])],
     },
   };
 }
@@ -159,9 +163,12 @@ export function members(of: Group): Member[] {
   }));
 }
 
+const STARTED = Date.now() / 1000;
+
 export function samples(of: Group): GroupSample[] {
   const second = Date.now() / 1000;
-  const high = Math.floor((second % 1e6) * 90_000);
+  // Of a group that is stalled nothing moves on.
+  const high = Math.floor(((of.status.phase === "Stalled" ? STARTED : second) % 1e6) * 90_000);
   return of.status.tree.map((node) => ({
     node: node.node,
     group: of.metadata.name,
@@ -172,7 +179,7 @@ export function samples(of: Group): GroupSample[] {
     minNext: high - 900,
     acksIn: 1,
     acksOut: 1,
-    naksIn: 0,
+    naksIn: of.status.phase === "Stalled" ? Math.floor(second * 4) : 0,
     naksOut: 0,
     cnpsIn: 0,
     cnpsOut: 0,
@@ -224,7 +231,7 @@ export function waitedStrip(of: Group): WaitedStrip {
 export function waitedFor(of: Group): WaitedFor {
   const hosts = of.status.tree.flatMap((node) => node.branches.filter((b) => b.kind === "receiver").map((b) => ({ host: b.name, node: node.node })));
   const receivers = hosts.slice(0, 20).map((at, rank) => ({ ...at, sharePpm: Math.floor(500_000 / 2 ** rank), waitNs: 2e6 + rank * 3e5 }));
-  return { apiVersion: "canopy/v1", kind: "WaitedFor", group: of.metadata.name, coversNs: 9.8e9, psns: 881_000, unknownPpm: 0, receivers, left: Math.max(0, hosts.length - 20) };
+  return { apiVersion: "canopy/v1", kind: "WaitedFor", group: of.metadata.name, coversNs: 9.8e9, psns: hosts.length ? 881_000 : 0, unknownPpm: 0, receivers, left: Math.max(0, hosts.length - 20) };
 }
 
 /** Nodes whose agent has never connected, by their place in the topology. */

@@ -20,6 +20,7 @@ const SIZES: Record<string, Sizes> = {
 const LISTS: Record<string, string> = {
   overview: "/",
   groups: "/groups",
+  "groups-label": "/groups?label=team%3Dstorage&phase=Stalled",
   topology: "/topology",
   "topology-load": "/topology?links=load",
   "topology-queue": "/topology?links=queue",
@@ -40,9 +41,11 @@ const LISTS: Record<string, string> = {
 const ONES: Record<string, string> = {
   group: "/groups/group-00001",
   "group-stalled": "/groups/group-00003",
+  "group-empty": "/groups/group-00007",
   "group-wide": "/groups/group-00004",
   "group-deep": "/groups/group-00008",
   "group-deepest": "/groups/group-00009",
+  "group-many": "/groups/group-00010",
   link: "/links/leaf1/eth2",
   "link-drained": "/links/leaf7/eth3",
   "topology-picked": "/topology?picked=leaf1",

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
-import type { DomainStatus, Link, MapLayerName, Node } from "../src/api/types";
+import type { DomainStatus, Group, Link, MapLayerName, Node } from "../src/api/types";
 import { API, capture, captureItem, changeSets, charts, entry, events, flows, group, host, incidentOf, incidents, links, mapLayer, mapOf, members, metadata, node, nodeSample, packet, passes, problems, samples, T0, topology, waitedFor, waitedStrip, withProblems, type Sizes } from "./fixture";
 
 export interface Served {
@@ -28,6 +28,13 @@ const JOURNAL = 1200;
 
 /** What the controller allows its pages. */
 const [, policy = "default-src 'none'"] = /^const POLICY: &str = "([^;]*;[^"]*)"/m.exec(readFileSync("../controller/rest/src/ui.rs", "utf8").replaceAll("\\\n", "")) ?? [];
+
+/** Whether a query of groups lets one pass; of a label selector, `key=value` alone. */
+function selects({ metadata: { name, labels, tenant }, status: { phase } }: Group, query: URLSearchParams): boolean {
+  const [key = "", value] = (query.get("labelSelector") ?? "").split("=");
+  const isOfTenant = (query.get("fieldSelector") ?? `tenant=${tenant}`) === `tenant=${tenant}`;
+  return name.startsWith(query.get("namePrefix") ?? "") && phase === (query.get("phase") ?? phase) && (value === undefined || labels?.[key] === value) && isOfTenant;
+}
 
 /** Serves `dist` and the answers; the API only to those who have signed in with `code`, which works any number of times. */
 export function serve(dist: string, sizes: Sizes): Promise<Served> {
@@ -92,7 +99,7 @@ export function serve(dist: string, sizes: Sizes): Promise<Served> {
     },
     "/api/v1/flows": (url) => list(flows(url.searchParams.get("node") ?? "", url.searchParams.get("port") ?? "")),
     "/api/v1/charts": (url) => charts(url.searchParams),
-    "/api/v1/groups": (url) => page(groups.filter(({ metadata: { name }, status: { phase } }) => name.startsWith(url.searchParams.get("namePrefix") ?? "") && phase === (url.searchParams.get("phase") ?? phase)), url),
+    "/api/v1/groups": (url) => page(groups.filter((of) => selects(of, url.searchParams)), url),
     "/metrics": () => "canopy_charts_series 4200\ncanopy_charts_bytes 31200000\ncanopy_intent_unconfirmed_changes 3\ncanopy_intent_to_kernel_seconds_bucket{le=\"0.01\"} 900\ncanopy_intent_to_kernel_seconds_bucket{le=\"+Inf\"} 901\n",
     "/readyz": () => "[+] commands: executed\n[+] store: revision 16\nready\n",
   };

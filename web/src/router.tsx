@@ -5,7 +5,7 @@ import { map } from "./api/map";
 import * as queries from "./api/queries";
 import { isOfDomain } from "./api/session";
 import type { GroupPhase } from "./api/types";
-import { KINDS, type EventFilter, type Kind } from "./lib/event";
+import { KINDS, type EventFilter } from "./lib/event";
 import { LAYERS, type Layer } from "./lib/mapLayer";
 import { oneOf, range, text, seconds } from "./lib/pageSearch";
 import { PHASE_ORDER } from "./lib/state";
@@ -23,6 +23,9 @@ const read = (promise: Promise<unknown>) => promise.catch(() => undefined);
 interface GroupSearch {
   q?: string | undefined;
   phase?: GroupPhase | undefined;
+  /** A label selector. */
+  label?: string | undefined;
+  tenant?: string | undefined;
 }
 interface EventSearch extends EventFilter {
   /** Seconds since the Unix epoch; both, or none. */
@@ -68,7 +71,12 @@ const incident = createRoute({
 const groups = createRoute({
   getParentRoute: () => root,
   path: "/groups",
-  validateSearch: (search: Record<string, unknown>): GroupSearch => ({ ...text(search, "q"), ...oneOf(search, "phase", PHASE_ORDER) }),
+  validateSearch: (search: Record<string, unknown>): GroupSearch => ({
+    ...text(search, "q"),
+    ...text(search, "label"),
+    ...text(search, "tenant"),
+    ...oneOf(search, "phase", PHASE_ORDER),
+  }),
   component: lazyRouteComponent(() => import("./pages/Groups"), "Groups"),
   loader: ({ context }) => read(context.queries.ensureInfiniteQueryData(queries.groups)),
 });

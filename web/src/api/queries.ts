@@ -64,13 +64,21 @@ export const groups = infiniteQueryOptions({
   getNextPageParam: (last) => last.metadata.continue ?? undefined,
 });
 
-/** Groups in one phase, where there are too many to read all: the controller finds them. Read again when groups change. */
-export const groupsOf = (phase: GroupPhase) =>
+export interface GroupSelection {
+  phase?: GroupPhase | undefined;
+  labelSelector?: string | undefined;
+  tenant?: string | undefined;
+}
+
+/** Groups that the controller finds: those of a phase or tenant where there are too many to read all, and those of a label selector. Read again when groups change. */
+export const groupsOf = ({ phase, labelSelector, tenant }: GroupSelection) =>
   infiniteQueryOptions({
-    queryKey: ["groupsOf", phase],
+    queryKey: ["groupsOf", phase ?? "", labelSelector ?? "", tenant ?? ""],
     initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam }) =>
-      data(api.GET("/api/v1/groups", { params: { query: { limit: PAGE, phase, ...(pageParam && { continue: pageParam }) } } })) as Promise<GroupPage>,
+    queryFn: ({ pageParam }) => {
+      const query = { limit: PAGE, ...(phase && { phase }), ...(labelSelector && { labelSelector }), ...(tenant && { fieldSelector: `tenant=${tenant}` }), ...(pageParam && { continue: pageParam }) };
+      return data(api.GET("/api/v1/groups", { params: { query } })) as Promise<GroupPage>;
+    },
     getNextPageParam: (last) => last.metadata.continue ?? undefined,
   });
 

@@ -43,6 +43,8 @@ it("names the receiver that the accent line leads to", () => {
   expect(verdict(race, receivers, "r3")).toMatch(/^r1 is furthest behind: 10 packets .*\. The headend waits for r3: /);
   expect(verdict(race, receivers, "n9")).toMatch(/The headend waits for another branch: /);
   expect(verdict(race, receivers, undefined)).toMatch(/^r1 is furthest behind: 10 packets that its edge forwarded are not acknowledged\.$/);
+  // What else is known is of the one that the sentence names.
+  expect(verdict(race, receivers, "r2", (at) => `; of ${receivers[at]?.host}`)).toMatch(/ are not acknowledged; of r2; the accent line/);
   race.update([sample("n1", 2e9, 100, [["r1", 100, 0], ["r2", 100, 0], ["r3", 100, 0]])]);
   expect(verdict(race, receivers, undefined)).toBe("Every receiver acknowledged everything that its edge has forwarded.");
 });

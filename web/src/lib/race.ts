@@ -70,8 +70,11 @@ export function waitedFor(root: string, samples: readonly GroupSample[], childOf
   return path;
 }
 
-/** Who is behind, as a sentence. `receivers` are in the order of the race; `waited` is the address of the one that the headend waits for. */
-export function verdict(race: Race, receivers: readonly { host: string; address: string }[], waited: string | undefined): string {
+/**
+ * Who is behind, as a sentence. `receivers` are in the order of the race; `waited` is the address of the one that the headend waits for; `also`
+ * has what else is known of the one that is furthest behind.
+ */
+export function verdict(race: Race, receivers: readonly { host: string; address: string }[], waited: string | undefined, also: (at: number) => string = () => ""): string {
   const known = race.behind.filter((behind) => !Number.isNaN(behind)).length;
   if (known === 0) return "No edge has reported positions of receivers yet.";
   const most = race.furthest();
@@ -79,7 +82,7 @@ export function verdict(race: Race, receivers: readonly { host: string; address:
   // Of several that are equally far behind, the one that is waited for.
   const held = receivers.findIndex(({ address }) => address === waited);
   const at = race.behind[held] === most ? held : race.behind.indexOf(most);
-  const behind = `${receivers[at]?.host ?? "a receiver"} is furthest behind: ${count(most)} packets that its edge forwarded are not acknowledged`;
+  const behind = `${receivers[at]?.host ?? "a receiver"} is furthest behind: ${count(most)} packets that its edge forwarded are not acknowledged${also(at)}`;
   if (waited === undefined) return `${behind}.`;
   if (at === held) return `${behind}; the accent line is the path that the headend waits for.`;
   return `${behind}. The headend waits for ${receivers[held]?.host ?? "another branch"}: the accent line is the path.`;

@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import type { TreeNode } from "../api/types";
 import type { State } from "./state";
-import { DRAWN, layout, ofStrip, sizesOf, stateOf } from "./tree";
+import { DRAWN, layout, ofStrip, sizesOf, stateOf, widthOf } from "./tree";
 
 const node = (name: string, parent: string | null, branches: [string, "node" | "receiver"][]): TreeNode => ({
   node: name,
@@ -34,8 +34,10 @@ it("puts a parent of many rows near its first branch", () => {
 // Catches a tree of hundreds of lines of receivers, and a page that never ends drawing nodes that name each other.
 it("draws many receivers as one strip per edge, and a circle once", () => {
   const many = Array.from({ length: DRAWN + 1 }, (_, i): [string, "receiver"] => [`r${i}`, "receiver"]);
-  const { places } = layout([node("n1", null, many)]);
+  const { places, edges } = layout([node("n1", null, many)]);
   expect(places.map((p) => [p.kind, p.receivers.length])).toEqual([["strip", DRAWN + 1], ["node", 0]]);
+  // The rate of its line is that of all its receivers, and the accent line leads to it.
+  expect(edges.map(({ from, addresses }) => [from, addresses.length, addresses[64]])).toEqual([["n1", DRAWN + 1, "fc::r64"]]);
   const circle = layout([node("a", null, [["b", "node"]]), node("b", "a", [["a", "node"]])]);
   expect(circle.places.length).toBe(2);
 });
@@ -47,8 +49,8 @@ it("has a strip in the worst state of its receivers, with how many need someone 
   if (!strip || !edge) throw new Error("nothing is drawn");
   const states = new Map<string, State>([["r40", "pending"], ["r10", "degraded"], ["r9", "degraded"], ["r3", "failed"], ["n1", "pending"], ["r999", "failed"]]);
   expect([stateOf(strip, states), stateOf(edge, states), stateOf(strip, new Map())]).toEqual(["failed", "pending", "ok"]);
-  expect(ofStrip(strip, states)).toEqual({ words: "1 failed, 2 degraded, 1 pending", worst: ["r3", "r9", "r10"] });
-  expect(ofStrip(strip, new Map())).toEqual({ words: "", worst: [] });
+  expect(ofStrip(strip, states)).toEqual({ ready: DRAWN - 3, words: "1 failed, 2 degraded, 1 pending", worst: ["r3", "r9", "r10"] });
+  expect(ofStrip(strip, new Map())).toEqual({ ready: DRAWN + 1, words: "", worst: [] });
 });
 
 // Catches a tree over the cores whose receivers are right of the window: 1,041 px are what a page of 1,280 px has for it.
@@ -62,4 +64,12 @@ it("has narrower columns where that makes the tree fit, and the widest where the
   expect(sizesOf(five, 350)).toEqual({ column: 180, box: 112, width: 1028 });
   // Names keep their room.
   expect(sizesOf(chain(["leaf1", "replication-node-1"]), 100).box).toBe(124);
+});
+
+// Catches a line whose width is by the rate itself, so that only the fastest edge is seen, and one that a rate that is not known makes wide.
+it("has lines a pixel wider for ten times the rate", () => {
+  expect([Number.NaN, 0, 1, 1e6].map(widthOf)).toEqual([1.5, 1.5, 1.5, 1.5]);
+  expect(widthOf(1e9)).toBeCloseTo(4.5);
+  expect(widthOf(2e11) - widthOf(2e10)).toBeCloseTo(1);
+  expect(widthOf(1e30)).toBe(9);
 });

@@ -20,10 +20,8 @@ export interface Place {
 export interface Edge {
   from: string;
   to: string;
-  /** Interface of the branch at `from`. */
-  port: string;
-  /** Address that identifies the branch. */
-  address: string;
+  /** Addresses that identify its branches: of a strip those of its receivers, else one. */
+  addresses: readonly string[];
 }
 
 export interface Layout {
@@ -64,21 +62,21 @@ export function layout(tree: readonly TreeNode[]): Layout {
   const visit = (node: TreeNode, hop: number): number => {
     seen.add(node.node);
     const under: number[] = [];
-    const mine: string[] = [];
+    const mine: TreeNode["branches"] = [];
     for (const branch of node.branches) {
       const child = branch.kind === "node" ? byName.get(branch.name) : undefined;
       if (child && !seen.has(child.node)) under.push(visit(child, hop + 1));
       else if (branch.kind === "node") continue;
       else if (receivers > DRAWN) {
-        mine.push(branch.name);
+        mine.push(branch);
         continue;
       } else under.push(put({ name: branch.name, kind: "receiver", roles: [], hop: hop + 1, receivers: [] }, rows++));
-      edges.push({ from: node.node, to: branch.name, port: branch.port, address: branch.address });
+      edges.push({ from: node.node, to: branch.name, addresses: [branch.address] });
     }
     if (mine.length) {
       const strip = `${node.node} receivers`;
-      under.push(put({ name: strip, kind: "strip", roles: [], hop: hop + 1, receivers: mine }, rows++));
-      edges.push({ from: node.node, to: strip, port: "", address: "" });
+      under.push(put({ name: strip, kind: "strip", roles: [], hop: hop + 1, receivers: mine.map(({ name }) => name) }, rows++));
+      edges.push({ from: node.node, to: strip, addresses: mine.map(({ address }) => address) });
     }
     const [first = 0, last = first] = [under[0], under.at(-1)];
     const row = under.length ? Math.min((first + last) / 2, first + BELOW) : rows++;
@@ -92,11 +90,23 @@ export function layout(tree: readonly TreeNode[]): Layout {
 export const stateOf = ({ name, kind, receivers }: Place, states: ReadonlyMap<string, State>): State =>
   kind === "strip" ? worst(receivers.map((host) => states.get(host) ?? "ok")) : (states.get(name) ?? "ok");
 
-/** What is written in a strip: "1 failed, 2 degraded", and of the worst three receivers that need someone the names. */
-export function ofStrip({ receivers }: Place, states: ReadonlyMap<string, State>): { words: string; worst: readonly string[] } {
+/** What is written in a strip: how many of its receivers work, "1 failed, 2 degraded", and of the worst three that need someone the names. */
+export function ofStrip({ receivers }: Place, states: ReadonlyMap<string, State>): { ready: number; words: string; worst: readonly string[] } {
   const by = WORST_FIRST.filter((state) => state !== "ok").map((state) => ({ state, hosts: receivers.filter((host) => states.get(host) === state).sort(byName) }));
   const words = by.filter(({ hosts }) => hosts.length).map(({ state, hosts }) => `${hosts.length} ${state}`);
-  return { words: words.join(", "), worst: by.flatMap(({ hosts }) => hosts).slice(0, 3) };
+  const troubled = by.flatMap(({ hosts }) => hosts);
+  return { ready: receivers.length - troubled.length, words: words.join(", "), worst: troubled.slice(0, 3) };
+}
+
+/** The thinnest line, pixels, and the rate up to which a line is so thin, bits per second. */
+const THIN = { width: 1.5, rate: 1e6 };
+/** A line does not become wider than this. */
+const WIDEST = 9;
+
+/** How wide the line of an edge is: a pixel more for ten times the rate, 4.5 at 1 Gbit/s. Without a rate it is thin. */
+export function widthOf(bitsPerSecond: number): number {
+  if (!(bitsPerSecond > THIN.rate)) return THIN.width;
+  return Math.min(WIDEST, THIN.width + Math.log10(bitsPerSecond / THIN.rate));
 }
 
 /** How far columns are apart, and how wide boxes are, so that the tree fits into so many pixels, as far as it can. */

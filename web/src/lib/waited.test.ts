@@ -36,3 +36,17 @@ test("without progress there is no part and the sentence states it", () => {
   expect(sentence(of([["r3", 974_100]]))).toBe("The source waited for r3 behind n5 most: 97.4 % of 120 PSNs in 9.4 s; ACKs came after 34 ms.");
   expect([wait(null), wait(410_000), percent(5)]).toEqual(["–", "0.41 ms", "0.0 %"]);
 });
+
+// Catches a bound that a receiver that the sentence does not name exceeds, and one where shares are not known.
+test("the sentence has the next shares, and below which share all others are", () => {
+  const after = (shares: readonly [string, number][], more: Partial<WaitedFor> = {}) => sentence(of(shares, more)).replace(/^.*? ms/, "");
+  expect(after([["r3", 973_000], ["r1", 19_900], ["r2", 7100]])).toBe("; all others < 2 %.");
+  expect(after([["r3", 730_000], ["r1", 220_000], ["r2", 50_000]])).toBe("; r1 22.0 %; r2 5.0 %.");
+  expect(after([["r3", 730_000], ["r1", 120_000], ["r2", 80_000], ["r4", 70_000]])).toBe("; r1 12.0 %; r2 8.0 %; the other one < 8 %.");
+  expect(after([["r3", 980_000], ["r1", 20_000]])).toBe("; the other one < 3 %.");
+  expect(after([["r3", 1_000_000], ["r1", 0], ["r2", 0]])).toBe("; for no other.");
+  // Those beyond the list.
+  expect(after([["r3", 990_000]], { left: 5 })).toBe("; all others < 100 %.");
+  expect(after([["r3", 900_000], ["r1", 5000]], { unknownPpm: 50_000 })).toBe(".");
+  expect(sentence(of([["r3", 973_000], ["r1", 19_900], ["r2", 7100]]), (host) => `port of ${host} over K_min`)).toMatch(/; all others < 2 %; port of r3 over K_min\.$/);
+});

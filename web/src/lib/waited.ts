@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the source of a group waits for, as parts of a strip: the same sentences as `canopyctl top group`.
+// What the source of a group waits for, as parts of a strip, and as a sentence that begins with that of `canopyctl top group`.
 import type { WaitedFor } from "../api/types";
 import { count } from "./format";
+
+/** A receiver with a share that is smaller, parts per million, is one of "all others". */
+const SMALL = 50_000;
+/** Receivers that a sentence names. */
+const IN_SENTENCE = 3;
 
 /** Receivers that have a part of their own. */
 const NAMED = 6;
@@ -35,10 +40,24 @@ export function wait(ns: number | null | undefined): string {
   return ms < 10 ? `${ms.toFixed(2)} ms` : `${ms.toFixed(0)} ms`;
 }
 
-export function sentence({ receivers, psns, coversNs }: WaitedFor): string {
+/** Below which share all receivers from `from` on are; empty if there is none, or parts are not known. The list has the largest share first. */
+function allBelow({ receivers, left, unknownPpm }: WaitedFor, from: number): string {
+  if (unknownPpm > 0 || (receivers.length <= from && left === 0)) return "";
+  // Those that are not in the list have no larger share than the last one that is.
+  const most = (receivers[from] ?? receivers.at(-1))?.sharePpm ?? 0;
+  const below = Math.floor(most / 10_000) + 1;
+  const one = receivers.length + left - from === 1;
+  return most === 0 ? (one ? "not for the other one" : "for no other") : `${one ? "the other one" : "all others"} < ${below} %`;
+}
+
+/** What the source waits for. `over` names a port on the way to the first receiver that is above a threshold, if there is one. */
+export function sentence(of: WaitedFor, over: (host: string) => string = () => ""): string {
+  const { receivers, psns, coversNs } = of;
   const first = receivers[0];
   if (!first) return "No receiver gets data.";
   if (psns === 0) return "Nothing was acknowledged to the source in the last seconds.";
   const covers = `${(coversNs / 1e9).toFixed(1)} s`;
-  return `The source waited for ${first.host} behind ${first.node} most: ${percent(first.sharePpm)} of ${count(psns)} PSNs in ${covers}; ACKs came after ${wait(first.waitNs)}.`;
+  const others = receivers.slice(1, IN_SENTENCE).filter(({ sharePpm }) => sharePpm >= SMALL);
+  const also = [...others.map(({ host, sharePpm }) => `${host} ${percent(sharePpm)}`), allBelow(of, 1 + others.length), over(first.host)].filter(Boolean);
+  return `The source waited for ${first.host} behind ${first.node} most: ${percent(first.sharePpm)} of ${count(psns)} PSNs in ${covers}; ACKs came after ${wait(first.waitNs)}${also.map((one) => `; ${one}`).join("")}.`;
 }

@@ -2,12 +2,13 @@
 // One group: where its data is, who is behind, and what it was given.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useCallback, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import * as queries from "../api/queries";
 import type { Group, Problem } from "../api/types";
-import { count, counted, rate } from "../lib/format";
+import { count, counted } from "../lib/format";
 import { psn } from "../lib/psn";
 import { ofCondition, ofPhase } from "../lib/state";
+import { firstOver, overThreshold, portsTo } from "../lib/treeLinks";
 import { Age } from "../ui/Age";
 import { Command, Mono } from "../ui/Command";
 import { Crumbs } from "../ui/Crumbs";
@@ -17,10 +18,14 @@ import { StateWord } from "../ui/State";
 import { Term } from "../ui/Term";
 import { Charts, type Plan } from "./charts/Charts";
 import { OverTime } from "./charts/OverTime";
+import { Applied } from "./group/Applied";
+import { History } from "./group/History";
 import { Members } from "./group/Members";
 import { Packet } from "./group/Packet";
 import { Race } from "./group/Race";
 import { Tree } from "./group/Tree";
+import { TreeLinks } from "./group/TreeLinks";
+import { useGroupFlow } from "./group/useGroupFlow";
 import { Waited } from "./group/Waited";
 import { DeleteGroup } from "./groups/DeleteGroup";
 import { GroupDialog } from "./groups/GroupDialog";
@@ -57,18 +62,20 @@ function Detail({ group }: { group: Group }) {
   const [deleting, setDeleting] = useState(false);
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const lines = useRef<SVGSVGElement>(null);
   const behind = useRef<HTMLParagraphElement>(null);
-  const hasReceivers = group.status.tree.some((node) => node.branches.some((branch) => branch.kind === "receiver"));
-  const onPath = useCallback((path: readonly string[], rates: ReadonlyMap<string, number>) => {
-    for (const line of lines.current?.querySelectorAll<SVGElement>("[data-branch]") ?? []) {
-      line.classList.toggle("waited", path.includes(line.dataset["branch"] ?? ""));
-    }
-    for (const text of lines.current?.querySelectorAll<SVGElement>("[data-rate]") ?? []) {
-      const bits = rates.get(text.dataset["rate"] ?? "");
-      text.textContent = bits ? rate(bits) : "";
-    }
-  }, []);
+  const flow = useGroupFlow(group);
+  const congested = useQuery(queries.linksCongested).data;
+  const over = useMemo(() => overThreshold(congested?.items ?? []), [congested]);
+  useEffect(() => {
+    flow.over = over;
+  }, [flow, over]);
+  const overTo = useCallback(
+    (host: string) => {
+      const of = flow.receivers.find((receiver) => receiver.host === host);
+      return of ? firstOver(portsTo(group.status.tree, of.edge, of.address), over) : "";
+    },
+    [flow, group.status.tree, over],
+  );
   return (
     <Page
       title={name}
@@ -98,16 +105,19 @@ function Detail({ group }: { group: Group }) {
       <SilencesOf kind="group" name={name} />
       <ProblemsOf kind="group" name={name} />
       {/* The receiver that the data waits for, above the tree, which is higher than a screen where many receive. */}
-      {hasReceivers && <p ref={behind}>Reading who is behind…</p>}
+      {flow.receivers.length > 0 && <p ref={behind}>Reading who is behind…</p>}
       <h2><Term of="tree">Tree</Term></h2>
-      <Tree group={group} problems={problems} lines={lines} />
+      <Tree group={group} problems={problems} flow={flow} />
       <h2>Race</h2>
-      <Race group={group} line={behind} onPath={onPath} />
+      <Race flow={flow} line={behind} />
       <h2><Term of="waited-for share">Waited for</Term></h2>
-      <Waited group={name} />
+      <Waited group={name} over={overTo} />
       <OverTime title="Over time" of={{ kind: "group", name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
         {(time) => <Charts object={`group/${name}`} time={time} plans={CHARTS} />}
       </OverTime>
+      <TreeLinks tree={group.status.tree} />
+      <Applied group={group} problems={problems} />
+      <History group={name} epoch={group.status.epoch} />
       <Members group={group} />
       <div className="columns">
         <Conditions group={group} />

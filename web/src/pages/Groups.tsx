@@ -4,84 +4,108 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import * as queries from "../api/queries";
-import type { Group, GroupPhase } from "../api/types";
+import type { Group, GroupPhase, Problem } from "../api/types";
 import { usePages } from "../api/usePages";
 import { count, counted } from "../lib/format";
+import { byGroup, ready, since, waitsFor } from "../lib/groupRow";
 import { byName } from "../lib/order";
+import type { GroupFilter } from "../lib/savedFilters";
 import { ofPhase, PHASE_ORDER } from "../lib/state";
 import { Age } from "../ui/Age";
 import { Empty, ReadFailed, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Table, type Column } from "../ui/Table";
 import { GroupDialog } from "./groups/GroupDialog";
+import { LabelFilter } from "./groups/LabelFilter";
+import { SavedFilters } from "./groups/SavedFilters";
 
 /** Up to so many groups are read whole, so that filters and sorting are of all of them. */
 const WHOLE = 2000;
+/** Labels that the filter has to choose from. */
+const KNOWN = 200;
 
 const route = getRouteApi("/groups");
 
 /** Those that need someone first. */
-const order = (a: Group, b: Group): number => PHASE_ORDER.indexOf(a.status.phase) - PHASE_ORDER.indexOf(b.status.phase) || byName(a.metadata.name, b.metadata.name);
+const byNeed = (a: Group, b: Group): number => PHASE_ORDER.indexOf(a.status.phase) - PHASE_ORDER.indexOf(b.status.phase) || byName(a.metadata.name, b.metadata.name);
 
-const COLUMNS: readonly Column<Group>[] = [
+/** A group with what problems have of it. */
+interface Row {
+  group: Group;
+  ready: number;
+  waitsFor: string;
+  since: number | undefined;
+}
+
+const order = (a: Row, b: Row): number => byNeed(a.group, b.group);
+
+const COLUMNS: readonly Column<Row>[] = [
   {
     name: "Name",
-    width: "minmax(6rem, 1.4fr)",
-    cell: (g) => <Link to="/groups/$group" params={{ group: g.metadata.name }}>{g.metadata.name}</Link>,
-    sort: (g) => g.metadata.name,
+    width: "minmax(6rem, 1fr)",
+    cell: ({ group: g }) => <Link to="/groups/$group" params={{ group: g.metadata.name }}>{g.metadata.name}</Link>,
+    sort: ({ group: g }) => g.metadata.name,
   },
   {
-    name: "Phase",
-    width: "7.5rem",
-    cell: (g) => <StateWord state={ofPhase(g.status.phase)}>{g.status.phase}</StateWord>,
-    sort: (g) => PHASE_ORDER.indexOf(g.status.phase),
+    name: "Phase, since",
+    width: "minmax(8.6rem, .2fr)",
+    cell: ({ group: g, since: at }) => <StateWord state={ofPhase(g.status.phase)}>{g.status.phase}{at !== undefined && <>, <Age since={at} /></>}</StateWord>,
+    sort: ({ group: g }) => PHASE_ORDER.indexOf(g.status.phase),
   },
-  { name: "Receivers", width: "5rem", right: true, cell: (g) => <span className="num">{count(g.status.receivers)}</span>, sort: (g) => g.status.receivers },
-  { name: "Source", width: "minmax(4.5rem, .8fr)", wide: true, cell: (g) => g.status.source ?? <span className="faint">none</span>, sort: (g) => g.status.source ?? "" },
+  { name: "Ready / all", width: "5.2rem", right: true, cell: (r) => <span className="num">{count(r.ready)} / {count(r.group.status.receivers)}</span>, sort: (r) => r.ready - r.group.status.receivers },
+  { name: "Waits for", width: "minmax(5.5rem, 1.4fr)", wide: true, cell: (r) => r.waitsFor, sort: (r) => r.waitsFor },
+  { name: "Source", width: "minmax(4rem, .4fr)", wide: true, cell: ({ group: g }) => g.status.source ?? <span className="faint">none</span>, sort: ({ group: g }) => g.status.source ?? "" },
   {
-    name: "Delivery",
-    width: "minmax(9.5rem, .8fr)",
+    name: "Delivery, since",
+    width: "minmax(7.6rem, .2fr)",
     wide: true,
-    cell: (g) => (g.status.delivery ? <>{g.status.delivery.state} for <Age since={g.status.delivery.sinceUnixNs} /></> : <span className="faint">not reported</span>),
-    sort: (g) => g.status.delivery?.state ?? "",
+    cell: ({ group: g }) => (g.status.delivery ? <>{g.status.delivery.state}, <Age since={g.status.delivery.sinceUnixNs} /></> : <span className="faint">not reported</span>),
+    sort: ({ group: g }) => g.status.delivery?.state ?? "",
   },
-  { name: "Packets outstanding", width: "9.4rem", right: true, wide: true, cell: (g) => (g.status.delivery ? count(g.status.delivery.outstandingPackets) : "–"), sort: (g) => g.status.delivery?.outstandingPackets ?? 0 },
-  { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (g) => <span title={g.status.reason}>{g.status.reason}</span> },
+  { name: "Outstanding", width: "5.9rem", right: true, wide: true, cell: ({ group: g }) => (g.status.delivery ? count(g.status.delivery.outstandingPackets) : "–"), sort: ({ group: g }) => g.status.delivery?.outstandingPackets ?? 0 },
+  { name: "Why", width: "minmax(8rem, 2.2fr)", wide: true, cell: ({ group: g }) => <span title={g.status.reason}>{g.status.reason}</span> },
 ];
 
+const TENANT: Column<Row> = { name: "Tenant", width: "minmax(4rem, .4fr)", wide: true, cell: ({ group: g }) => tenantOf(g), sort: ({ group: g }) => tenantOf(g) };
+
+const tenantOf = (g: Group): string => g.metadata.tenant ?? "default";
+const NONE: readonly Problem[] = [];
+
 export function Groups() {
-  const { phase, q } = route.useSearch();
+  const { phase, q, label, tenant } = route.useSearch();
   const navigate = route.useNavigate();
+  const set = (to: GroupFilter) => void navigate({ search: (old) => ({ ...old, ...to }) as typeof old, replace: true });
   const totals = useQuery(queries.status).data?.groups;
+  const problems = useQuery(queries.problems).data ?? NONE;
   const all = totals ? Object.values(totals).reduce((a, b) => a + b, 0) : undefined;
-  // Where not all are read, the controller finds those of a phase.
-  const ofOne = phase !== undefined && all !== undefined && all > WHOLE;
-  const total = ofOne ? (totals?.[phase] ?? 0) : all;
-  const { query, items, hasMore, more } = usePages(ofOne ? queries.groupsOf(phase) : queries.groups, total, WHOLE);
+  // A selector is the controller's to read, and where not all groups are read, it finds those of a phase or tenant too.
+  const found = Boolean(label) || (Boolean(phase || tenant) && all !== undefined && all > WHOLE);
+  const total = !found ? all : label || tenant ? undefined : (totals?.[phase ?? ""] ?? 0);
+  const { query, items, hasMore, more } = usePages(found ? queries.groupsOf({ phase, labelSelector: label, tenant }) : queries.groups, total, WHOLE);
   const text = q?.toLowerCase() ?? "";
+  const of = useMemo(() => byGroup(problems), [problems]);
   const rows = useMemo(
-    () => items.filter((g) => (!phase || g.status.phase === phase) && (!text || searched(g).includes(text))),
-    [items, phase, text],
+    () =>
+      items
+        .filter((g) => (!phase || g.status.phase === phase) && (!tenant || tenantOf(g) === tenant) && (!text || searched(g).includes(text)))
+        .map((group): Row => {
+          const own = of.get(group.metadata.name);
+          return { group, ready: ready(group, own), waitsFor: waitsFor(group, own), since: since(group, own) };
+        }),
+    [items, phase, tenant, text, of],
   );
-  const filtered = Boolean(phase || text);
+  const tenants = useMemo(() => [...new Set([...items.map(tenantOf), ...(tenant ? [tenant] : [])])].sort(byName), [items, tenant]);
+  const labels = useMemo(() => [...new Set(items.flatMap(labelsOf))].sort(byName).slice(0, KNOWN), [items]);
+  const columns = useMemo(() => (tenants.length > 1 ? [...COLUMNS.slice(0, 1), TENANT, ...COLUMNS.slice(1)] : COLUMNS), [tenants]);
+  const filtered = Boolean(phase || text || label || tenant);
   const [creating, setCreating] = useState(false);
   return (
     <Page title="Groups" tab="Groups" aside={<button type="button" onClick={() => setCreating(true)}>Create…</button>}>
       {creating && <GroupDialog onClose={() => setCreating(false)} />}
       <ReadFailed query={query} />
       <div className="tools">
-        <input
-          type="search"
-          aria-label="Filter by name, source or label"
-          placeholder="name, source or label"
-          value={q ?? ""}
-          onChange={(event) => void navigate({ search: (old) => ({ ...old, q: event.target.value || undefined }), replace: true })}
-        />
-        <select
-          aria-label="Phase"
-          value={phase ?? ""}
-          onChange={(event) => void navigate({ search: (old) => ({ ...old, phase: (event.target.value || undefined) as GroupPhase | undefined }), replace: true })}
-        >
+        <input type="search" aria-label="Filter by name, source or label" placeholder="name, source or label" value={q ?? ""} onChange={(event) => set({ q: event.target.value || undefined })} />
+        <select aria-label="Phase" value={phase ?? ""} onChange={(event) => set({ phase: event.target.value || undefined })}>
           <option value="">every phase</option>
           {PHASE_ORDER.map((name) => (
             <option key={name} value={name}>
@@ -90,6 +114,16 @@ export function Groups() {
             </option>
           ))}
         </select>
+        {tenants.length > 1 && (
+          <select aria-label="Tenant" value={tenant ?? ""} onChange={(event) => set({ tenant: event.target.value || undefined })}>
+            <option value="">every tenant</option>
+            {tenants.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        )}
+        <LabelFilter selector={label} known={labels} onChange={(selector) => set({ label: selector })} />
+        <SavedFilters filter={{ phase, q, label, tenant }} onChoose={(filter) => void navigate({ search: filter as { phase?: GroupPhase }, replace: true })} />
         <span className="faint" role="status">
           {filtered && query.data ? `${count(rows.length)} shown, ` : ""}
           {!query.data ? "" : total !== undefined && total > items.length ? `${count(items.length)} of ${counted(total, "group")}` : counted(items.length, "group")}
@@ -101,13 +135,13 @@ export function Groups() {
           </button>
         )}
       </div>
-      {!phase && totals && <Needing totals={totals} />}
-      {query.data && items.length === 0 ? (
+      {!phase && !label && !tenant && totals && <Needing totals={totals} />}
+      {query.data && items.length === 0 && !filtered ? (
         <Empty command="canopyctl apply -f group.yaml">There is no group yet.</Empty>
       ) : rows.length === 0 && query.data ? (
         <Empty>No group that was read passes the filter.</Empty>
       ) : (
-        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} wraps {...(!hasMore && { order })} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
+        <Table label="Groups" columns={columns} rows={rows} rowKey={(r) => r.group.metadata.name} wraps {...(!hasMore && { order })} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
       )}
     </Page>
   );
@@ -130,7 +164,5 @@ function Needing({ totals }: { totals: Readonly<Record<string, number>> }) {
   );
 }
 
-function searched(g: Group): string {
-  const labels = Object.entries(g.metadata.labels ?? {}).map(([key, value]) => `${key}=${value}`);
-  return [g.metadata.name, g.status.source ?? "", ...labels].join("\n").toLowerCase();
-}
+const labelsOf = (g: Group): string[] => Object.entries(g.metadata.labels ?? {}).map(([key, value]) => `${key}=${value}`);
+const searched = (g: Group): string => [g.metadata.name, g.status.source ?? "", ...labelsOf(g)].join("\n").toLowerCase();

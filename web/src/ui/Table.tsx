@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table of any length: only the rows in view are in the document. Sorting and the row count are announced.
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState, type PointerEvent, type ReactNode } from "react";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, type PointerEvent, type ReactNode } from "react";
 import { cutText } from "../lib/cut";
 import { byValue } from "../lib/order";
 import type { Word } from "./glossary";
@@ -70,7 +70,13 @@ export function Table<T>({ label, columns, rows, rowKey, order: first, wraps = f
     const top = Math.round(body.current.getBoundingClientRect().top - scroller.getBoundingClientRect().top + scroller.scrollTop);
     if (top !== margin) setMargin(top);
   });
-  const virtual = useVirtualizer({ count: sorted.length, getScrollElement: scrollerOf, estimateSize: () => ROW, overscan: 12, scrollMargin: margin });
+  // Heights are of rows and not of places: rows that come in between move the others.
+  const keyOf = useRef(rowKey);
+  useLayoutEffect(() => {
+    keyOf.current = rowKey;
+  });
+  const getItemKey = useCallback((at: number) => (sorted[at] === undefined ? at : keyOf.current(sorted[at])), [sorted]);
+  const virtual = useVirtualizer({ count: sorted.length, getScrollElement: scrollerOf, estimateSize: () => ROW, overscan: 12, scrollMargin: margin, ...(wraps && { getItemKey }) });
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? -1;
   useEffect(() => {

@@ -25,7 +25,6 @@ export function Members({ group }: { group: Group }) {
       <div className="section-head">
         <h2>Members</h2>
         <button type="button" onClick={() => setJoins(true)}>Join…</button>
-        <Link to="/audit" search={{ hosts: true }}>Joins and leaves of hosts</Link>
       </div>
       <Loaded query={query}>
         {(list) => (list.length ? <Table label="Members" columns={columns} rows={list} rowKey={(m) => m.spec.host} /> : <Empty command="canopyctl apply -f member.yaml">No host has joined yet; applications join by canopy-host.</Empty>)}

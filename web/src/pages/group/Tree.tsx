@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree from left to right by hop. State by colour, dash and the name that assistive technology reads.
+// The tree from left to right by hop. State by colour, dash and the name that assistive technology reads; widths, rates and motion are written
+// into it as samples come.
 import { Link } from "@tanstack/react-router";
-import { useMemo, type Ref } from "react";
+import { useEffect, useMemo, useRef } from "react";
 import type { Group, Problem } from "../../api/types";
-import { counted } from "../../lib/format";
+import { count, counted } from "../../lib/format";
+import type { GroupFlow } from "../../lib/groupFlow";
+import { inWords, progress } from "../../lib/move";
 import { ofSeverity, worst, type State } from "../../lib/state";
 import { ASIDE, layout, ofStrip, sizesOf, stateOf, type Layout, type Place } from "../../lib/tree";
+import { StateWord } from "../../ui/State";
 import { Wide } from "../../ui/Wide";
+import { drawFlow } from "./drawFlow";
+import { Legend } from "./Legend";
+import { Motion } from "./motion";
 
 const ROW = 44;
 const HEIGHT = 32;
@@ -14,69 +21,128 @@ const HEIGHT = 32;
 interface Props {
   group: Group;
   problems: readonly Problem[];
-  /** The element whose lines and rates are written when a sample comes. */
-  lines: Ref<SVGSVGElement>;
+  flow: GroupFlow;
 }
 
 const WORDS: Record<State, string> = { ok: "works", pending: "not confirmed yet", degraded: "degraded", failed: "failed" };
 
-export function Tree({ group, problems, lines }: Props) {
+export function Tree({ group, problems, flow }: Props) {
   const { tree } = group.status;
   const drawn = useMemo(() => layout(tree), [tree]);
   const states = useMemo(() => statesOf(group, problems), [group, problems]);
+  const made = useMemo(() => progress(group.status), [group.status]);
   if (tree.length === 0) return <p className="faint">There is no tree: {group.status.reason || "the group waits for its members"}.</p>;
+  const words = inWords(made);
+  const strips = drawn.places.some(({ kind }) => kind === "strip");
   return (
-    <Wide key={group.metadata.name} name="The tree">
-      {(room) => <Drawn drawn={drawn} room={room} states={states} lines={lines} label={`Tree of ${group.metadata.name}: ${counted(tree.length, "node")}, ${counted(group.status.receivers, "receiver")}`} />}
-    </Wide>
+    <>
+      {words && (
+        <p role="status">
+          <StateWord state="pending">{made.moves ? "moving" : "not confirmed yet"}</StateWord> {words}
+          {made.moves && " The lines are the tree in force."}
+        </p>
+      )}
+      <Wide key={group.metadata.name} name="The tree">
+        {(room) => (
+          <Drawn
+            drawn={drawn}
+            coming={made.coming}
+            room={room}
+            states={states}
+            flow={flow}
+            label={`Tree of ${group.metadata.name}: ${counted(tree.length, "node")}, ${counted(group.status.receivers, "receiver")}`}
+          />
+        )}
+      </Wide>
+      <Legend hasStrips={strips} />
+    </>
   );
 }
 
 interface DrawnProps {
   drawn: Layout;
+  /** Nodes that only the next tree has. */
+  coming: readonly string[];
   room: number;
   states: ReadonlyMap<string, State>;
-  lines: Ref<SVGSVGElement>;
+  flow: GroupFlow;
   label: string;
 }
 
-function Drawn({ drawn, room, states, lines, label }: DrawnProps) {
+function Drawn({ drawn, coming, room, states, flow, label }: DrawnProps) {
+  const svg = useRef<SVGSVGElement>(null);
+  useEffect(() => {
+    const picture = svg.current;
+    if (!picture) return undefined;
+    const motion = new Motion(picture);
+    const end = flow.subscribe(() => drawFlow(picture, drawn.edges, flow, motion));
+    return () => {
+      end();
+      motion.end();
+    };
+  }, [flow, drawn]);
   const { column, box, width } = sizesOf(drawn, room);
   const at = new Map(drawn.places.map((place) => [place.name, place]));
-  const x = (place: Place) => ASIDE / 2 + place.hop * column;
-  const y = (place: Place) => 24 + place.row * ROW;
+  const x = (place: Pick<Place, "hop">) => ASIDE / 2 + place.hop * column;
+  const y = (place: Pick<Place, "row">) => 24 + place.row * ROW;
+  const rows = Math.max(1, drawn.rows);
+  const next = comingPlaces(coming, drawn.hops + 1, rows + 0.5);
+  const height = HEIGHT + (next.rows ? rows + 0.5 + next.rows : rows) * ROW;
+  const lines = drawn.edges.flatMap((edge, index) => {
+    const [from, to] = [at.get(edge.from), at.get(edge.to)];
+    if (!from || !to) return [];
+    const [x1, y1, x2, y2] = [x(from) + box, y(from) + HEIGHT / 2, x(to), y(to) + HEIGHT / 2];
+    const middle = (x1 + x2) / 2;
+    return [{ key: `${edge.from} ${edge.to}`, index, from, to, state: stateOf(to, states), d: `M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}` }];
+  });
   return (
-    <svg ref={lines} width={width} height={HEIGHT + Math.max(1, drawn.rows) * ROW} role="group" aria-label={label}>
-      {drawn.edges.map((edge) => {
-        const [from, to] = [at.get(edge.from), at.get(edge.to)];
-        if (!from || !to) return null;
-        const [x1, y1, x2, y2] = [x(from) + box, y(from) + HEIGHT / 2, x(to), y(to) + HEIGHT / 2];
-        const state = stateOf(to, states);
-        const middle = (x1 + x2) / 2;
-        return (
-          <g key={`${edge.from} ${edge.to}`} className={state}>
-            <path className="edge" data-branch={edge.address} d={`M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`} strokeDasharray={state === "ok" ? undefined : state === "pending" ? "2 4" : "7 4"} />
-          </g>
-        );
-      })}
+    <svg ref={svg} width={width} height={height} role="group" aria-label={label}>
+      {lines.map(({ key, index, state, d }) => (
+        <g key={key} className={state}>
+          <path className="edge" data-edge={index} d={d} strokeDasharray={state === "ok" ? undefined : state === "pending" ? "2 4" : "7 4"} />
+          <path className="beads" data-beads={index} d={d} />
+        </g>
+      ))}
       {/* Above every line, of which none crosses a number then. */}
-      {drawn.edges.map((edge) => {
-        const [from, to] = [at.get(edge.from), at.get(edge.to)];
-        if (!from || !to) return null;
-        return <text key={`${edge.from} ${edge.to}`} className="small" x={x(to) - 6} y={y(to) + HEIGHT / 2 + (y(from) < y(to) ? 14 : -5)} textAnchor="end" data-rate={edge.address} aria-hidden="true" />;
-      })}
+      {lines.map(({ key, index, from, to }) => (
+        <text key={key} className="small" x={x(to) - 6} y={y(to) + HEIGHT / 2 + (y(from) < y(to) ? 14 : -5)} textAnchor="end" data-rate={index} aria-hidden="true" />
+      ))}
       {drawn.places.map((place) => (
         <PlaceBox key={`${place.kind} ${place.name}`} place={place} x={x(place)} y={y(place)} width={box} states={states} />
       ))}
+      {next.places.length > 0 && <text className="small" x={ASIDE / 2} y={24 + rows * ROW + 12}>Of the next tree only:</text>}
+      {next.places.map(({ name, ...place }) => (
+        <Coming key={name} name={name} x={x(place)} y={y(place)} width={box} state={states.get(name) ?? "ok"} />
+      ))}
     </svg>
+  );
+}
+
+/** Where nodes of the next tree are drawn: in rows below the tree. REST has no branches of theirs before the group has moved. */
+function comingPlaces(names: readonly string[], columns: number, row: number) {
+  const places = names.map((name, at) => ({ name, hop: at % columns, row: row + Math.floor(at / columns) }));
+  return { places, rows: Math.ceil(names.length / columns) };
+}
+
+function Coming({ name, x, y, width, state }: { name: string; x: number; y: number; width: number; state: State }) {
+  const under = state === "ok" ? "confirmed" : WORDS[state];
+  return (
+    <Link to="/nodes/$node" params={{ node: name }} aria-label={`${name} ${under}: of the next tree only`}>
+      <g transform={`translate(${x} ${y})`} className={state}>
+        <rect className="box coming" width={width} height={HEIGHT} rx="4" />
+        <Mark state={state} />
+        <text x="28" y="14">{name}</text>{" "}
+        <text x="28" y="27" className="small">{under}</text>
+      </g>
+    </Link>
   );
 }
 
 function PlaceBox({ place, x, y, width, states }: { place: Place; x: number; y: number; width: number; states: ReadonlyMap<string, State> }) {
   const state = stateOf(place, states);
   const strip = place.kind === "strip" ? ofStrip(place, states) : undefined;
-  const name = strip ? counted(place.receivers.length, "receiver") : place.name;
-  const under = strip ? strip.words || "all work" : place.kind === "node" ? place.roles.join(", ") : place.kind;
+  const name = strip ? `${count(strip.ready)} / ${count(place.receivers.length)} ready` : place.name;
+  const under = strip ? strip.words || (place.receivers.length === 1 ? "receiver" : "receivers") : place.kind === "node" ? place.roles.join(", ") : place.kind;
   const box = (
     <g transform={`translate(${x} ${y})`} className={state}>
       {strip && strip.worst.length > 0 && <title>{`The worst: ${strip.worst.join(", ")}`}</title>}

@@ -10,7 +10,8 @@ import { Loaded } from "../../ui/Page";
 import { Term } from "../../ui/Term";
 import { Strip } from "./Strip";
 
-export function Waited({ group }: { group: string }) {
+/** `over` names a port on the way to a receiver that is above a threshold. */
+export function Waited({ group, over }: { group: string; over: (host: string) => string }) {
   const query = useQuery(queries.waitedFor(group));
   const feed = useStrip(group);
   return (
@@ -19,7 +20,7 @@ export function Waited({ group }: { group: string }) {
         const strip = parts(shares);
         return (
           <>
-            <p>{sentence(shares)}</p>
+            <p>{sentence(shares, over)}</p>
             {strip.length > 0 && (
               <>
                 <div className="shares" aria-hidden="true">
