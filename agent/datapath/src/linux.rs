@@ -73,7 +73,7 @@ pub struct LinuxDatapath {
     unannounced: usize,
     pub(crate) egress: Arc<Egress>,
     watcher: Watcher,
-    netlink: Netlink,
+    pub(crate) netlink: Netlink,
     pub(crate) machine: Machine,
     events: Events,
     captured: Captured,
@@ -93,8 +93,15 @@ pub struct LinuxDatapath {
 
 /// For what the network of the node is as wanted, as far as the kernel's notices have it.
 struct Settled {
+    /// Without the thresholds of its ports, which the network does not depend on.
     base: NodeBase,
     interfaces: BTreeMap<String, Interface>,
+}
+
+fn without_thresholds(base: &NodeBase) -> NodeBase {
+    let mut base = base.clone();
+    base.ports.iter_mut().for_each(|port| port.thresholds = None);
+    base
 }
 
 impl LinuxDatapath {
@@ -343,8 +350,12 @@ impl LinuxDatapath {
     }
 
     async fn try_reconcile(&mut self, spec: &NodeSpec, scope: Scope) -> Result<Vec<ItemError>> {
+        // A notice may wait behind specs that come one after the other. What another layout had is compared as a whole.
+        let noticed = if self.netlink.take_notice() { Scope::Network } else { Scope::Spec };
+        let scope = if self.handover.is_some() { Scope::All } else { scope.max(noticed) };
         let other_hops = self.hops.follow(&spec.groups);
-        let is_wanted = |settled: &Settled| scope == Scope::Spec && !other_hops && settled.base == spec.base;
+        let is_wanted =
+            |settled: &Settled| scope == Scope::Spec && !other_hops && settled.base == without_thresholds(&spec.base);
         let (settled, mut errors) = match self.settled.take().filter(is_wanted) {
             Some(settled) => (settled, Vec::new()),
             None => self.reconcile_network(spec).await?,
@@ -383,7 +394,7 @@ impl LinuxDatapath {
         }
         // They may have changed meanwhile.
         let interfaces = self.netlink.interfaces().await?;
-        Ok((Settled { base: spec.base.clone(), interfaces }, errors))
+        Ok((Settled { base: without_thresholds(&spec.base), interfaces }, errors))
     }
 
     async fn reconcile_groups(

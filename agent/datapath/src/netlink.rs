@@ -94,6 +94,23 @@ impl Netlink {
         Ok(Self { handle, changes, kept, tasks, sysctl_dir: sysctl_dir.to_owned() })
     }
 
+    /// Takes a notice of a change that waits to be received; returns whether there was one.
+    pub(crate) fn take_notice(&mut self) -> bool {
+        self.changes.try_recv().is_ok()
+    }
+
+    /// No notice comes any more.
+    #[cfg(test)]
+    pub(crate) fn lose_notices(&mut self) {
+        self.changes = mpsc::channel(1).1;
+    }
+
+    /// Whether a notice waits.
+    #[cfg(test)]
+    pub(crate) fn has_notice(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     /// Completes when the kernel reports a change. Cancel safe.
     pub(crate) async fn changed(&mut self) {
         if self.changes.recv().await.is_none() {

@@ -210,6 +210,12 @@ impl Testbed {
         self.follow(if before == self.spec { Scope::All } else { Scope::Network })
     }
 
+    /// Lets the tasks of the data path run for a while.
+    #[cfg(test)]
+    pub(crate) fn wait(&self, time: Duration) {
+        self.runtime.block_on(async { tokio::time::sleep(time).await });
+    }
+
     /// Reconciles what may differ.
     pub fn follow(&mut self, scope: Scope) -> Vec<canopy_model::status::ItemError> {
         let errors = self.runtime.block_on(self.datapath.follow(&self.spec, scope));

@@ -22,7 +22,7 @@ pub(crate) struct Schedule {
     failures: u32,
     /// What changed since the last one began; `None`: nothing that is known.
     changed: Option<Scope>,
-    /// When everything is to be compared.
+    /// When everything is to be compared; `None` before the first time, and while it is.
     all_due: Option<Instant>,
 }
 
@@ -51,7 +51,7 @@ impl Schedule {
         let known = self.changed.take().filter(|_| self.all_due.is_some_and(|due| now < due));
         let scope = known.unwrap_or(Scope::All);
         if scope == Scope::All {
-            self.all_due = Some(now + RESYNC);
+            self.all_due = None;
         }
         scope
     }
@@ -59,15 +59,17 @@ impl Schedule {
     /// A reconcile ended; `as_desired` if the kernel matches the spec.
     pub(crate) fn finished(&mut self, now: Instant, as_desired: bool) {
         self.finished = Some(now);
-        let wait = if as_desired {
+        let all = *self.all_due.get_or_insert(now + RESYNC);
+        self.due = Some(all);
+        if as_desired {
             self.failures = 0;
-            self.all_due.map_or(RESYNC, |due| due.saturating_duration_since(now))
         } else {
             let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(4)).min(LAST_RETRY);
             self.failures = self.failures.saturating_add(1);
-            wait
-        };
-        self.due = Some(now + wait);
+            // What failed is tried again with everything, whatever comes before.
+            let retry = all.min(now + wait);
+            (self.due, self.all_due) = (Some(retry), Some(retry));
+        }
     }
 }
 
@@ -85,14 +87,17 @@ mod tests {
         let mut schedule = Schedule::default();
         let mut seconds = vec![];
         for _ in 0..6 {
+            schedule.begins(now);
             schedule.finished(now, false);
             seconds.push(waits(&schedule, now).as_secs());
         }
         assert_eq!(seconds, [1, 2, 4, 8, 15, 15]);
         schedule.spec_changed(now);
         assert_eq!(waits(&schedule, now), Duration::ZERO);
+        schedule.begins(now);
         schedule.finished(now, false);
         assert_eq!(waits(&schedule, now), FIRST_RETRY);
+        schedule.begins(now);
         schedule.finished(now, true);
         assert_eq!(waits(&schedule, now), RESYNC);
     }
@@ -122,11 +127,11 @@ mod tests {
         schedule.spec_changed(at(0));
         assert_eq!(schedule.begins(at(0)), Scope::All, "nothing is known of the kernel yet");
         schedule.finished(at(1), true);
-        assert_eq!(schedule.due(), Some(at(30)));
+        assert_eq!(schedule.due(), Some(at(31)));
         schedule.spec_changed(at(2));
         assert_eq!(schedule.begins(at(2)), Scope::Spec);
         schedule.finished(at(2), true);
-        assert_eq!(schedule.due(), Some(at(30)), "a change puts off nothing");
+        assert_eq!(schedule.due(), Some(at(31)), "a change puts off nothing");
         schedule.spec_changed(at(3));
         schedule.kernel_changed(at(3));
         schedule.spec_changed(at(3));
@@ -134,15 +139,24 @@ mod tests {
         // While it ran.
         schedule.kernel_changed(at(3));
         schedule.finished(at(4), true);
-        for second in 4..30 {
+        for second in 4..31 {
             schedule.kernel_changed(at(second));
             assert_eq!(schedule.begins(at(second)), Scope::Network);
             schedule.finished(at(second), true);
         }
-        schedule.kernel_changed(at(30));
-        assert_eq!(schedule.begins(at(30)), Scope::All);
-        schedule.finished(at(31), false);
-        assert_eq!(schedule.due(), Some(at(32)));
-        assert_eq!(schedule.begins(at(32)), Scope::All, "what failed is tried again as a whole");
+        schedule.kernel_changed(at(31));
+        assert_eq!(schedule.begins(at(31)), Scope::All);
+        // Longer than the interval: others have their turn all the same.
+        schedule.finished(at(70), true);
+        assert_eq!(schedule.due(), Some(at(100)));
+        assert_eq!(schedule.begins(at(100)), Scope::All);
+        schedule.finished(at(100), false);
+        assert_eq!(schedule.due(), Some(at(101)));
+        schedule.kernel_changed(at(100));
+        assert_eq!(schedule.begins(at(100)), Scope::Network);
+        schedule.finished(at(100), false);
+        assert_eq!(schedule.due(), Some(at(101)), "what failed is not put off by notices");
+        schedule.kernel_changed(at(101));
+        assert_eq!(schedule.begins(at(101)), Scope::All, "what failed is tried again as a whole");
     }
 }

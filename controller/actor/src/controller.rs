@@ -348,11 +348,15 @@ impl Controller {
         let mut nodes = self.nodes();
         // Under the lock that publishing takes, so that no change falls between this read and the subscription.
         let spec = self.read(|d| d.node_spec(node))?;
-        let new = || Node {
-            spec: watch::Sender::new(spec),
-            connections: 0,
-            since: Monotonic::START,
-            incarnation: self.0.incarnations.fetch_add(1, Ordering::Relaxed),
+        let new = || {
+            // From now on, what leaves the node is what changes in its spec.
+            self.0.telemetry.retain(node, |id| spec.groups.contains_key(&id));
+            Node {
+                spec: watch::Sender::new(spec),
+                connections: 0,
+                since: Monotonic::START,
+                incarnation: self.0.incarnations.fetch_add(1, Ordering::Relaxed),
+            }
         };
         Some(nodes.entry(node.to_owned()).or_insert_with(new).spec.subscribe())
     }
@@ -651,6 +655,9 @@ impl Controller {
                     }
                     newer
                 });
+            } else {
+                // No agent watches it, but one may report.
+                self.0.telemetry.retain(name, |id| spec.groups.contains_key(&id));
             }
         }
         drop(nodes);

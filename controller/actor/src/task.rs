@@ -21,7 +21,7 @@ use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::trace::Trace;
 use canopy_controller_core::uid::Uid;
-use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
+use canopy_controller_core::{Applied, BuiltTopology, Command, Domain, Outcome, Prepared};
 use canopy_store::{MAX_OPS, ORDINARY_OCTETS, Op, Revision, Store, StoreError};
 use canopy_units::{Monotonic, UnixTime};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -355,7 +355,8 @@ impl Task {
         let dry_run = order.dry_run;
         let trace = order.trace;
         let begun = self.controller.now();
-        let prepared = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, false)));
+        let built = self.built(&order.command);
+        let prepared = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, false, built)));
         if let Some(trace) = trace {
             let (traces, now) = (self.controller.traces(), self.controller.now());
             traces.record(Span::part(trace, "wait", arrived, begun));
@@ -421,8 +422,21 @@ impl Task {
         Ok(Done { outcome: past.outcome, applied: None, replayed: Some(past.replayed()), preview: None })
     }
 
+    /// Builds the topology that a command declares, while others read and change the domain.
+    pub(crate) fn built(&self, command: &Command) -> Option<BuiltTopology> {
+        let Command::PutTopology { spec, .. } = command else { return None };
+        let draft = self.controller.read(|d| d.draft_topology(spec))?;
+        Some(beside_others(true, || draft.build()))
+    }
+
     /// Checks an order, and notes what an operator writes, and what the controller (`is_own`) writes of what operators declare.
-    pub(crate) fn prepare(&self, domain: &Domain, order: Order, is_own: bool) -> Result<Checked, CommandError> {
+    pub(crate) fn prepare(
+        &self,
+        domain: &Domain,
+        order: Order,
+        is_own: bool,
+        built: Option<BuiltTopology>,
+    ) -> Result<Checked, CommandError> {
         order.check(domain)?;
         order.check_manager(domain)?;
         if let Command::Retire { node, .. } | Command::CancelRetirement { node } = &order.command {
@@ -449,7 +463,7 @@ impl Task {
         let prepared = if is_own {
             domain.prepare_back(command.clone(), &written)?
         } else {
-            domain.prepare_as(command.clone(), &written)?
+            domain.prepare_built(command.clone(), &written, built)?
         };
         let preview = (dry_run || plan.is_some()).then(|| {
             let old = old.as_ref().map(|(_, intent)| intent);
@@ -493,7 +507,7 @@ impl Task {
         }
         batch.add(ops);
         batch.rewires |= rewires;
-        batch.answers.push((answer, self.apply(change)));
+        batch.answers.push((answer, beside_others(rewires, || self.apply(change))));
     }
 
     fn apply(&mut self, change: Change) -> Result<Done, CommandError> {
@@ -620,7 +634,8 @@ impl Task {
     ) -> Result<Result<(), CommandError>, StoreError> {
         let rewires = matches!(command, Command::PutTopology { .. } | Command::DeleteTopology);
         let order = Order::new(command, Principal::default());
-        let Checked { prepared, note, touch, .. } = match self.controller.read(|d| self.prepare(d, order, true)) {
+        let prepared = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, true, None)));
+        let Checked { prepared, note, touch, .. } = match prepared {
             Ok(checked) => checked,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -632,7 +647,7 @@ impl Task {
             Err(limit @ StoreError::Limit(_)) => return Ok(Err(CommandError::Store(limit))),
             committed => committed?,
         }
-        let done = self.apply(change);
+        let done = beside_others(rewires, || self.apply(change));
         self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
         Ok(done.map(drop))
     }
@@ -720,7 +735,7 @@ impl Task {
 }
 
 /// Does what may take seconds, as that of a large topology does, without holding up the other tasks of this thread.
-fn beside_others<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
+pub(crate) fn beside_others<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread if is_long => tokio::task::block_in_place(work),
         _ => work(),

@@ -86,7 +86,8 @@ mod tree;
 
 pub use command::{Applied, Command, Outcome, Write};
 pub use domain::{
-    BranchNews, DeadPorts, Domain, EXAMINED, GroupFilter, LateNews, LossNews, Move, NameFilter, Prepared, Reaction,
+    BranchNews, BuiltTopology, DeadPorts, Domain, EXAMINED, GroupFilter, LateNews, LossNews, Move, NameFilter,
+    Prepared, Reaction, TopologyDraft,
 };
 pub use error::{DomainError, RestoreError};
 pub use record::{Record, assume_open};

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use canopy_agent_core::congestion::FlowKey;
 use canopy_bpf::Result;
 use canopy_units::Octets;
 use imbl::ordmap::DiffItem;
@@ -44,7 +43,8 @@ impl Egress {
     }
 
     /// Replaces the announced flows, as many as there is room for; the counters of flows that are no longer announced are removed. Returns
-    /// how many are left out: the programs count these as learned flows. Costs what changed since the last call.
+    /// how many are left out: the programs count these as learned flows. Costs what changed since the last call, and
+    /// the flows that are left out.
     pub(crate) fn set_known(&self, want: &KnownFlows) -> Result<usize> {
         // The lock is held over the writes: two configurations at once would mix. A failure leaves `None`, so that the map is read.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,14 @@ impl Egress {
                 there.len()
             }
             None => {
-                let there: BTreeSet<FlowKey> = map.entries()?.iter().filter_map(|(key, _)| keys::flow(key)).collect();
+                let mut there = BTreeSet::new();
+                for (key, _) in map.entries()? {
+                    match keys::flow(&key) {
+                        Some(flow) => _ = there.insert(flow),
+                        // Of no agent.
+                        None => map.delete(&key)?,
+                    }
+                }
                 new.extend(want.keys().filter(|flow| !there.contains(flow)));
                 gone.extend(there.iter().filter(|flow| !want.contains_key(*flow)));
                 there.len()

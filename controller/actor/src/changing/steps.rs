@@ -14,7 +14,7 @@ use crate::change_sets::State;
 use crate::commit::Refused;
 use crate::committing::refusal;
 use crate::order::Order;
-use crate::task::{Change, Planned, Task, is_refusal};
+use crate::task::{Change, Planned, Task, beside_others, is_refusal};
 use crate::{CommandError, Target};
 
 pub(super) const READING: &str = "reading a change set";
@@ -25,7 +25,8 @@ impl Task {
         self.controller.read(|d| order.check_scope(d))?;
         self.check_rate(&order)?;
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
-        let checked = self.controller.read(|d| self.prepare(d, order, false))?;
+        let built = self.built(&order.command);
+        let checked = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, false, built)))?;
         let (outcome, uid) = (checked.prepared.outcome(), checked.uid);
         let intent = Some(self.controller.now());
         let change = Change {

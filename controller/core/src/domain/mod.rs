@@ -112,6 +112,7 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 mod topology_commands;
+mod topology_draft;
 mod tree_index;
 mod unrecorded;
 mod views;
@@ -125,6 +126,7 @@ pub use loss_news::LossNews;
 pub use paging::{EXAMINED, GroupFilter, NameFilter};
 pub use staging::Move;
 pub use stall::{BranchNews, Reaction};
+pub use topology_draft::{BuiltTopology, TopologyDraft};
 
 use change::{Effect, LinksApplied};
 use drain_commands::DrainCommands;
@@ -191,7 +193,28 @@ impl Domain {
     /// # Errors
     /// As [`Domain::prepare`].
     pub fn prepare_as(&self, command: Command, written: &Written) -> Result<Prepared, DomainError> {
-        self.prepare_within(command, written, QuotaBounds::WhatIsAdded)
+        self.prepare_within(command, written, QuotaBounds::WhatIsAdded, None)
+    }
+
+    /// The same with the topology of the command as it was built from [`Domain::draft_topology`]; it is built again if anything was committed
+    /// since then.
+    ///
+    /// # Errors
+    /// As [`Domain::prepare`].
+    pub fn prepare_built(
+        &self,
+        command: Command,
+        written: &Written,
+        built: Option<BuiltTopology>,
+    ) -> Result<Prepared, DomainError> {
+        self.prepare_within(command, written, QuotaBounds::WhatIsAdded, built)
+    }
+
+    /// What a topology is built from, apart from the domain: for a large one that is most of the work of [`Domain::prepare`]. `None` if it is
+    /// the one that is declared.
+    pub fn draft_topology(&self, spec: &Arc<TopologySpec>) -> Option<TopologyDraft> {
+        let is_declared = self.declared_topology().is_some_and(|(_, declared)| declared == spec);
+        (!is_declared).then(|| TopologyDraft::new(&self.state, Arc::clone(spec)))
     }
 
     /// The same for what a rollback puts back: it was there before, so that no quota refuses it.
@@ -199,7 +222,7 @@ impl Domain {
     /// # Errors
     /// As [`Domain::prepare`].
     pub fn prepare_back(&self, command: Command, written: &Written) -> Result<Prepared, DomainError> {
-        self.prepare_within(command, written, QuotaBounds::NotWhatIsPutBack)
+        self.prepare_within(command, written, QuotaBounds::NotWhatIsPutBack, None)
     }
 
     fn prepare_within(
@@ -207,13 +230,14 @@ impl Domain {
         command: Command,
         written: &Written,
         bounds: QuotaBounds,
+        built: Option<BuiltTopology>,
     ) -> Result<Prepared, DomainError> {
         let groups = GroupCommands(&self.state, bounds);
         let members = MemberCommands(&self.state, bounds);
         let topology = TopologyCommands(&self.state);
         let retirements = RetireCommands(&self.state);
         match command {
-            Command::PutTopology { labels, spec, if_match } => topology.put(labels, spec, if_match, written),
+            Command::PutTopology { labels, spec, if_match } => topology.put(labels, spec, if_match, written, built),
             Command::DeleteTopology => topology.delete(),
             Command::PutDrain { name, labels, spec, if_match, create_only } => {
                 DrainCommands(&self.state).put(name, labels, spec, if_match, create_only, written)

@@ -18,6 +18,7 @@ use super::leaving::check_nodes;
 use super::multicast::check_all;
 use super::replan::Replanner;
 use super::state::State;
+use super::topology_draft::{BuiltTopology, TopologyDraft};
 use super::unrecorded::Unrecorded;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
@@ -47,6 +48,7 @@ impl TopologyCommands<'_> {
         spec: Arc<TopologySpec>,
         if_match: Option<Generation>,
         written: &Written,
+        built: Option<BuiltTopology>,
     ) -> Result<Prepared, DomainError> {
         match (&self.0.topology, if_match) {
             (Some(t), _) => check_generation("topology", TOPOLOGY_NAME, if_match, t.metadata.generation)?,
@@ -59,12 +61,13 @@ impl TopologyCommands<'_> {
         if let Some(t) = self.0.topology.as_ref().filter(|t| t.metadata.labels == labels && t.network.spec == spec) {
             return Ok(Prepared::noop(self.0, t.metadata.generation));
         }
+        let built = built.filter(|built| built.is_of(self.0, &spec));
+        let built = built.unwrap_or_else(|| TopologyDraft::new(self.0, spec).build());
+        let (network, bases) = built.network?;
         // Ports that are no longer declared are dropped from the list of those that carry nothing.
-        let there: BTreeSet<&Endpoint> = spec.links.iter().flat_map(|l| [&l.a, &l.b]).collect();
-        let still = |ports: &BTreeSet<Endpoint>| ports.iter().filter(|p| there.contains(p)).cloned().collect();
+        let still =
+            |ports: &BTreeSet<Endpoint>| ports.iter().filter(|p| network.link_at(p).is_some()).cloned().collect();
         let avoided = Avoided { down: still(self.0.down()), silent: still(self.0.silent()) };
-        let (drains, left) = (self.0.drains.targets(), left(&self.0.retirements));
-        let network = Network::build_around(spec, &self.0.addresses, &avoided.down, &drains, &left)?;
         self.check_members(&network)?;
         check_nodes(self.0, |node| network.node(node).is_some())?;
         let replanner = Replanner::new(self.0, &network);
@@ -79,7 +82,7 @@ impl TopologyCommands<'_> {
             None => Metadata::created(TOPOLOGY_NAME, labels, self.0.new_uid(), written),
         };
         let outcome = if self.0.topology.is_some() { Outcome::Updated } else { Outcome::Created };
-        Ok(self.prepared(metadata, network, avoided, replans, outcome))
+        Ok(self.prepared(metadata, (network, bases), avoided, replans, outcome))
     }
 
     /// [`crate::Command::DeleteTopology`].
@@ -235,14 +238,11 @@ impl TopologyCommands<'_> {
     fn prepared(
         &self,
         metadata: Metadata,
-        mut network: Network,
+        (network, bases): (Network, Vec<NodeBase>),
         avoided: Avoided,
         replans: Vec<Replan>,
         outcome: Outcome,
     ) -> Prepared {
-        if let Some(topology) = &self.0.topology {
-            network.share(&topology.network);
-        }
         let generation = metadata.generation;
         let unrecorded = Replanner::new(self.0, &network).unrecorded(&replans);
         let links = self.links_record(&avoided, &unrecorded);
@@ -257,7 +257,7 @@ impl TopologyCommands<'_> {
         };
         let gone = (was_apart && !is_apart).then(|| Write::Delete { key: links_key() });
         let writes = writes.into_iter().chain(gone).collect();
-        let bases = (0..network.len()).map(|node| self.base(&network, node)).collect();
+        let bases = bases.into_iter().map(|base| self.0.with_thresholds(base)).collect();
         let Avoided { down, silent } = avoided;
         let topology = Some(Topology { metadata, network: Arc::new(network), down, silent, is_apart });
         let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans, unrecorded }));

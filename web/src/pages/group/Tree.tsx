@@ -138,11 +138,14 @@ function Coming({ name, x, y, width, state }: { name: string; x: number; y: numb
   );
 }
 
+/** What a node is beside one that copies packets to others, which the lines show; there is room for one word. */
+const ownRoles = (roles: readonly string[]): readonly string[] => (roles.length > 1 ? roles.filter((role) => role !== "transit") : roles);
+
 function PlaceBox({ place, x, y, width, states }: { place: Place; x: number; y: number; width: number; states: ReadonlyMap<string, State> }) {
   const state = stateOf(place, states);
   const strip = place.kind === "strip" ? ofStrip(place, states) : undefined;
   const name = strip ? `${count(strip.ready)} / ${count(place.receivers.length)} ready` : place.name;
-  const under = strip ? strip.words || (place.receivers.length === 1 ? "receiver" : "receivers") : place.kind === "node" ? place.roles.join(", ") : place.kind;
+  const under = strip ? strip.words || (place.receivers.length === 1 ? "receiver" : "receivers") : place.kind === "node" ? ownRoles(place.roles).join(", ") : place.kind;
   const box = (
     <g transform={`translate(${x} ${y})`} className={state}>
       {strip && strip.worst.length > 0 && <title>{`The worst: ${strip.worst.join(", ")}`}</title>}
