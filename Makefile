@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build web-pictures web-figures web-memory bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages images test-packages test-machines test-kubernetes test-ansible test-images sbom deny clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build web-pictures web-figures web-memory docs-pictures bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages images test-packages test-machines test-kubernetes test-ansible test-images sbom deny clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,11 @@ web: ## the web UI: its generated types and its build are those of the sources; 
 web-pictures: ## pictures of every page of the web UI, dark and light, on three screens, with 0, 1, 100 and 10,000 objects and with 600 nodes of a real controller, in target/pictures, for people to judge; axe and errors on each: about 25 minutes
 	@scripts/web.sh pictures $(CURDIR)/target/pictures
 	CANOPY_PICTURES=$(CURDIR)/target/pictures cargo test -p canopy-controller-runtime --test ui -- pictures_with_600_nodes
+
+docs-pictures: build ## the pictures in docs/pictures, of the lab with real agents and traffic
+	@scripts/install-tools.sh web
+	mkdir -p docs/pictures
+	DOCS_PICTURES=$(CURDIR)/docs/pictures cargo test -p canopy-e2e --test ui -- --nocapture
 
 web-figures: ## the figures of the web UI that have a budget: sizes, time to the first view, the longest task of the page and frames per second with the map of 10,000 nodes
 	@scripts/web.sh figures

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenarios with the lab: real agents, kernel and traffic of Figure 1, started by e2e/tests/tests/ui.rs.
-import type { Page } from "playwright-core";
+import type { Locator, Page } from "playwright-core";
 import { check, live, noProblem, outside, press, url } from "./steps";
 
 /** Faults are named within seconds; on a slow machine later. */
@@ -33,6 +33,16 @@ async function flows(page: Page): Promise<void> {
 
 const problems = (page: Page) => page.getByRole("article");
 
+/** A picture for docs/, from this part of the page on: with DOCS_PICTURES, the directory that `make docs-pictures` names. */
+async function picture(page: Page, name: string, from?: Locator): Promise<void> {
+  const directory = process.env["DOCS_PICTURES"];
+  if (!directory) return;
+  await from?.evaluate((part) => {
+    part.scrollIntoView();
+  });
+  await page.screenshot({ path: `${directory}/${name}.png` });
+}
+
 export const lab: Record<string, (page: Page) => Promise<void>> = {
   /** Catches a step of an operator's day that the UI cannot do, or that does something else in the fabric than it shows. */
   async operate(page) {
@@ -52,6 +62,8 @@ export const lab: Record<string, (page: Page) => Promise<void>> = {
     for (const host of ["r1", "r2", "r3", "r4", "r5"]) await page.getByRole("img", { name: `${host} receiver: works` }).waitFor({ timeout: PATIENCE });
     await page.getByText(/^The source waited for r\d behind n\d most: /).waitFor({ timeout: PATIENCE });
     const first = await way(page, "r3");
+    await picture(page, "packet", page.getByRole("region", { name: "Packet", exact: true }));
+    await picture(page, "group", page.getByRole("heading", { level: 1 }));
 
     // A link dies silently, is named, and is led around.
     const link = await outside("break");
@@ -60,9 +72,19 @@ export const lab: Record<string, (page: Page) => Promise<void>> = {
     const second = await otherWay(page, "r3", first);
     await page.getByRole("link", { name: "Overview" }).click();
     await page.getByRole("article", { name: new RegExp(`link ${link} loses every packet`) }).waitFor({ timeout: PATIENCE });
+    // What follows from it is below it, and gone where the trees are led around.
+    if (process.env["DOCS_PICTURES"]) await page.getByText("1 root problem").waitFor({ timeout: PATIENCE });
+    await picture(page, "overview");
     await page.goBack();
     await flows(page);
     console.log(`${first}: ${link} is dead, and led around: ${second}`);
+    if (process.env["DOCS_PICTURES"]) {
+      await page.goto(`${url}/topology?picked=${encodeURIComponent(link)}`);
+      await page.getByRole("region", { name: "Picked" }).getByRole("heading", { level: 2 }).waitFor();
+      await page.getByText(/^The map is being /).waitFor({ state: "detached" });
+      await picture(page, "topology");
+      await page.goto(`${url}/groups/g`);
+    }
     await outside("mend");
     await page.getByRole("link", { name: "Overview" }).click();
     await noProblem(page);
@@ -91,6 +113,7 @@ export const lab: Record<string, (page: Page) => Promise<void>> = {
     await page.keyboard.press("Enter");
     const dialog = page.getByRole("dialog", { name: /^Drain link/ });
     await dialog.getByText(/^group g: its tree moves from .* to .*; no packet is lost$/).waitFor();
+    await picture(page, "drain");
     await press(dialog.getByRole("button", { name: "Drain it" }));
     const drains = page.getByRole("table", { name: "Drains" });
     await drains.getByText("no group uses it").waitFor({ timeout: PATIENCE });
@@ -145,6 +168,7 @@ export const lab: Record<string, (page: Page) => Promise<void>> = {
       check(Date.now() < until, `the shares are ${shares.join(" | ")}`);
       await page.waitForTimeout(100);
     }
+    await picture(page, "slow-receiver", page.getByRole("heading", { level: 2, name: "Waited for" }));
     await page.getByText(/^The source waited for r3 behind n2 most: 9\d\.\d %/).or(page.getByText(/^The source waited for r3 behind n2 most: 100\.0 %/)).waitFor();
     // On Overview too, with its cause, and in the words of canopyctl.
     await page.getByRole("link", { name: "Overview" }).click();

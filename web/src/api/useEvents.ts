@@ -6,6 +6,9 @@ import { EVENTS_KEPT } from "./changes";
 import * as queries from "./queries";
 import type { Event } from "./types";
 
+/** So many events are held while older ones are shown; a page that has been open for longer begins with the newest again. */
+const HELD = 20_000;
+
 export interface Events {
   query: UseQueryResult<Event[]>;
   /** What was read so far, the newest last. */
@@ -26,7 +29,7 @@ export function useEvents(of: queries.OlderEvents): Events {
   const [held, setHeld] = useState<readonly Event[] | null>(null);
   if (held && query.data) {
     const next = joined(held, query.data);
-    if (next !== held) setHeld(next);
+    if (next !== held) setHeld(next.length > HELD ? null : next);
   }
   const list = held ?? query.data;
   const before = held?.[0]?.sequence;
