@@ -7,6 +7,7 @@ import { chromium, type Locator, type Page } from "playwright-core";
 import { signIn } from "./signIn";
 import { check, DEADLINE, group, live, name, noProblem, outside, press, put, url, violations } from "./steps";
 import { books } from "./books";
+import { unreached } from "./keys";
 import { lab } from "./lab";
 import { writing } from "./writing";
 
@@ -1009,7 +1010,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(audit.includes("break-glass-session/"), audit);
   },
 
-  /** Catches controls without a name, text without contrast and tables without roles, as axe finds them, on every page in both themes. */
+  /** Catches controls without a name, text without contrast and tables without roles, as axe finds them, on every page in both themes; and what takes a click and has no stop of Tab. */
   async accessible(page) {
     await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: "optics" } });
     await outside("disconnect n2");
@@ -1035,6 +1036,9 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
         await live(page).getByText("live", { exact: true }).waitFor();
         const found = await violations(page);
         check(found.length === 0, `${path}, ${colorScheme}: ${found.join("\n")}`);
+        if (colorScheme === "light") continue;
+        const without = await unreached(page);
+        check(without.length === 0, `${path}: Tab does not come to ${without.join("; ")}`);
       }
     }
   },
