@@ -9,6 +9,7 @@ import { isOfDomain } from "./session";
 import { ownCommit, setOwnCommit } from "./tab";
 import { controllerNow, note } from "../lib/clock";
 import { isActive } from "../lib/changeSet";
+import { progress } from "../lib/checked";
 import { KEPT, OF_PROBLEM } from "../lib/incident";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
@@ -69,6 +70,16 @@ export interface GroupSelection {
   labelSelector?: string | undefined;
   tenant?: string | undefined;
 }
+
+/** In how many groups data progresses, in words; empty where there are more than a page. The list itself, which changes often, is not kept. */
+export const groupsProgress = queryOptions({
+  queryKey: ["groupsProgress"],
+  queryFn: async () => {
+    const page = (await data(api.GET("/api/v1/groups", { params: { query: { limit: PAGE } } }))) as GroupPage;
+    return page.metadata.continue ? "" : progress(page.items);
+  },
+  refetchInterval: 10_000,
+});
 
 /** Groups that the controller finds: those of a phase or tenant where there are too many to read all, and those of a label selector. Read again when groups change. */
 export const groupsOf = ({ phase, labelSelector, tenant }: GroupSelection) =>

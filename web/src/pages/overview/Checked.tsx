@@ -4,14 +4,12 @@ import { useQuery } from "@tanstack/react-query";
 import * as queries from "../../api/queries";
 import type { DomainStatus } from "../../api/types";
 import { usePages } from "../../api/usePages";
-import { progress, reports } from "../../lib/checked";
+import { reports } from "../../lib/checked";
 import { count, counted } from "../../lib/format";
 import { isLate } from "../../lib/late";
 
 /** Up to so many links their reports are counted here. */
 const LINKS = 2000;
-/** Up to so many groups are read for their data. */
-const GROUPS = 500;
 
 export function Checked({ domain }: { domain: DomainStatus }) {
   const readiness = useQuery(queries.readiness).data ?? [];
@@ -26,17 +24,16 @@ export function Checked({ domain }: { domain: DomainStatus }) {
     <p className="faint checked">
       Checked: {checked.join("; ")}
       {/* The lists of a large fabric are too much for one line of text. */}
-      {groups > 0 && groups <= GROUPS && <Progress total={groups} />}
+      {groups > 0 && groups <= queries.PAGE && <Progress />}
       {domain.links > 0 && domain.links <= LINKS && <Agents />}.
     </p>
   );
 }
 
 /** In how many groups data progresses. */
-function Progress({ total }: { total: number }) {
-  const { items, hasMore } = usePages(queries.groups, total, GROUPS);
-  const words = progress(items);
-  return hasMore || !words ? null : `; ${words}`;
+function Progress() {
+  const words = useQuery(queries.groupsProgress).data;
+  return words ? `; ${words}` : null;
 }
 
 /** How much of the links is measured, and how old that is. */
