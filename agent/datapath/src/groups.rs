@@ -119,13 +119,13 @@ impl Groups {
     /// it is not known what the maps have.
     pub(crate) fn plan(&mut self, spec: &NodeSpec, ports: Ports, scope: Scope) -> Result<Plan> {
         // A step of a key rotation changes all groups of the node, of which there are at most 16,384.
-        let others = self.ports != ports || self.hmac != spec.base.hmac;
-        let changed: BTreeSet<u32> = match scope == Scope::All || !self.audited || others {
+        let mut all = scope == Scope::All || !self.audited || self.ports != ports || self.hmac != spec.base.hmac;
+        let changed: BTreeSet<u32> = match all {
             true => BTreeSet::new(),
             false => spec.groups.changed_since(&self.programs).map(|(id, _)| id.get()).collect(),
         };
-        let has_failed = changed.iter().any(|id| self.failed.contains_key(id));
-        let all = scope == Scope::All || !self.audited || others || has_failed;
+        // What the maps have of a group that failed is not known.
+        all |= changed.iter().any(|id| self.failed.contains_key(id));
         let mut plan = Plan { all, ..Plan::default() };
         if !all {
             plan.kept.clone_from(&self.kept);
