@@ -153,7 +153,7 @@ mod tests {
     /// Catches a difference that is missed, one that is none, and one at another place.
     #[test]
     fn topologies_differ_as_their_json_does() {
-        // SplitMix64: pairs with none, few and many items in common.
+        // Pairs of which a third differ in one bit, and the others in many.
         let drawn = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (i << 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         for i in 0..3000 {
             let old = drawn(i);
