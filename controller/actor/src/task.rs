@@ -355,7 +355,7 @@ impl Task {
         let dry_run = order.dry_run;
         let trace = order.trace;
         let begun = self.controller.now();
-        let built = self.built(&order.command);
+        let built = self.built(&order);
         let prepared = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, false, built)));
         if let Some(trace) = trace {
             let (traces, now) = (self.controller.traces(), self.controller.now());
@@ -422,10 +422,10 @@ impl Task {
         Ok(Done { outcome: past.outcome, applied: None, replayed: Some(past.replayed()), preview: None })
     }
 
-    /// Builds the topology that a command declares, while others read and change the domain.
-    pub(crate) fn built(&self, command: &Command) -> Option<BuiltTopology> {
-        let Command::PutTopology { spec, .. } = command else { return None };
-        let draft = self.controller.read(|d| d.draft_topology(spec))?;
+    /// Builds the topology that an order declares, while others read and change the domain; none of an order that is refused at once.
+    pub(crate) fn built(&self, order: &Order) -> Option<BuiltTopology> {
+        let Command::PutTopology { spec, .. } = &order.command else { return None };
+        let draft = self.controller.read(|d| order.check(d).is_ok().then(|| d.draft_topology(spec)).flatten())?;
         Some(beside_others(true, || draft.build()))
     }
 

@@ -25,7 +25,7 @@ impl Task {
         self.controller.read(|d| order.check_scope(d))?;
         self.check_rate(&order)?;
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
-        let built = self.built(&order.command);
+        let built = self.built(&order);
         let checked = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, false, built)))?;
         let (outcome, uid) = (checked.prepared.outcome(), checked.uid);
         let intent = Some(self.controller.now());
