@@ -191,3 +191,14 @@ fn a_node_whose_name_begins_with_another_ones_loses_no_port() {
         assert_eq!(links(&w, "", &Troubles::new(), limit), all, "{limit}");
     }
 }
+
+/// Catches a scrape that counts what it leaves out wrongly.
+#[test]
+fn the_first_links_come_with_how_many_others_there_are() {
+    let w = World::with(fabric(2, 2, 1));
+    let all = w.domain.all_links(instant(0));
+    for most in [0, 3, all.len()] {
+        let (first, others) = w.domain.first_links(instant(0), most);
+        assert_eq!((first.as_slice(), others), (&all[..most], all.len() - most));
+    }
+}

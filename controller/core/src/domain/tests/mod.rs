@@ -30,6 +30,7 @@ mod bound;
 mod capturing;
 mod data;
 mod deleting;
+mod draft;
 mod drains;
 mod effects;
 mod hmac;
