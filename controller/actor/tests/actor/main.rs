@@ -14,4 +14,5 @@ mod once;
 mod records;
 mod restarts;
 mod support;
+mod telemetry;
 mod thresholds;
