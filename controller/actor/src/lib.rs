@@ -14,6 +14,7 @@
 
 mod acts;
 mod attempts;
+mod batch;
 pub mod books;
 pub mod captures;
 pub mod change_sets;

@@ -9,7 +9,6 @@
 //! running --store full--> read-only --store ready--> running          any --store failed--> ended
 //! ```
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +21,13 @@ use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::trace::Trace;
 use canopy_controller_core::uid::Uid;
 use canopy_controller_core::{Applied, BuiltTopology, Command, Domain, Outcome, Prepared};
-use canopy_store::{MAX_OPS, ORDINARY_OCTETS, Op, Revision, Store, StoreError};
+use canopy_store::{Op, Revision, Store, StoreError};
 use canopy_units::{Monotonic, UnixTime};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::batch::{Answer, Batch};
 use crate::books::{Books, Entry, Note};
 use crate::change_sets::{ChangeOrder, ChangeSet};
 use crate::commit::{self, Act, Commit, Touch};
@@ -138,8 +138,6 @@ pub(crate) struct Task {
     pub(crate) rates: Rates,
 }
 
-pub(crate) type Answer = oneshot::Sender<Result<Done, CommandError>>;
-
 /// An order that passed every check.
 pub(crate) struct Checked {
     pub(crate) prepared: Prepared,
@@ -172,33 +170,6 @@ pub(crate) struct Change {
     pub(crate) trace: Option<Trace>,
 }
 
-/// Commands that were applied and have their commit before them; nothing of them was published.
-#[derive(Default)]
-pub(crate) struct Batch {
-    /// By key; a later write of a key replaces an earlier one.
-    ops: BTreeMap<String, Op>,
-    octets: usize,
-    answers: Vec<(Answer, Result<Done, CommandError>)>,
-    rewires: bool,
-}
-
-impl Batch {
-    /// Nothing is to be stored.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ops.is_empty()
-    }
-
-    pub(crate) fn has_room(&self, ops: &[Op]) -> bool {
-        let new = ops.iter().filter(|op| !self.ops.contains_key(op.key())).count();
-        self.ops.len() + new <= MAX_OPS && self.octets + octets(ops) <= ORDINARY_OCTETS
-    }
-
-    pub(crate) fn add(&mut self, ops: Vec<Op>) {
-        self.octets += octets(&ops);
-        self.ops.extend(ops.into_iter().map(|op| (op.key().to_owned(), op)));
-    }
-}
-
 impl Change {
     /// All that is stored with it.
     pub(crate) fn ops(&self) -> Vec<Op> {
@@ -208,10 +179,6 @@ impl Change {
         let keyed = self.once.iter().flat_map(|once| once.ops.iter().cloned());
         self.prepared.writes.iter().map(op).chain(noted).chain(joined).chain(touched).chain(keyed).collect()
     }
-}
-
-fn octets(ops: &[Op]) -> usize {
-    ops.iter().map(Op::octets).sum()
 }
 
 impl Task {

@@ -7,9 +7,10 @@ use canopy_store::{Op, StoreError};
 use canopy_units::UnixTime;
 
 use super::steps::waits;
+use crate::batch::Batch;
 use crate::change_sets::{AT_ONCE, Before, Item, MAX_OCTETS, RECORD, State, before_key, item_key, serialized};
 use crate::intent::Declared;
-use crate::task::{Batch, Planned, Task};
+use crate::task::{Planned, Task};
 use crate::{CommandError, Target};
 
 /// Octets of one record of what resources were, where it has more than one: it is written anew with each.

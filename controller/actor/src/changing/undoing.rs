@@ -8,10 +8,11 @@ use canopy_units::UnixTime;
 
 use super::steps::waits;
 use crate::Target;
+use crate::batch::Batch;
 use crate::change_sets::{AT_ONCE, Before, MAX_REFUSED, Stage, State, before_key, serialized};
 use crate::committing::refusal;
 use crate::order::Precondition;
-use crate::task::{Batch, Task};
+use crate::task::Task;
 
 impl Task {
     /// Takes back some of what a set has written, the last first.
