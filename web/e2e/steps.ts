@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that several scenarios have.
 import { createInterface } from "node:readline";
-import type { Locator, Page } from "playwright-core";
+import type { BrowserContext, Locator, Page } from "playwright-core";
 
 export { violations } from "./axe";
 
 export const [name = "", url = ""] = process.argv.slice(2);
 export const DEADLINE = 30_000;
+/** What no scenario may end with: errors of the page, and what the content security policy refused. */
+export const reported: string[] = [];
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 export async function outside(what: string): Promise<string> {
@@ -36,4 +38,11 @@ export const group = (of: string) => ({ apiVersion: "canopy/v1", kind: "Group", 
 export async function press(button: Locator): Promise<void> {
   await button.click({ trial: true });
   await button.press("Enter");
+}
+
+/** Another profile of the browser, which has nothing of this one. */
+export async function stranger(page: Page): Promise<BrowserContext> {
+  const browser = page.context().browser();
+  check(browser !== null, "the page has no browser");
+  return browser.newContext();
 }
