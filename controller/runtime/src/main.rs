@@ -2,11 +2,9 @@
 //! The binary: arguments, configuration, logging, signals.
 
 use std::io::BufReader;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 use anyhow::Context;
 use canopy_controller_access::{Live, Roles, Tokens};
@@ -23,10 +21,16 @@ use canopy_machine::OPEN_FILES;
 use canopy_store::{EmbeddedStore, Snapshot, Store, acknowledge_recovery};
 use canopy_units::UnixTime;
 use clap::{Args, Parser, Subcommand};
+use mimalloc::MiMalloc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_rustls::rustls::ServerConfig;
+
+/// glibc's keeps what a thread freed for the threads of the same arena: of a topology with a million links that was a third of the
+/// controller's memory.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Canopy's controller: RDMA multicast over SRv6.
 ///
@@ -109,7 +113,6 @@ enum StoreCommand {
 
 fn main() -> ExitCode {
     canopy_daemon::memory::keep_private();
-    limit_arenas();
     let ended = start(Cli::parse());
     canopy_daemon::log::finish();
     match ended {
@@ -162,21 +165,6 @@ fn settings(flags: Settings) -> anyhow::Result<Loaded<Config>> {
 }
 
 /// As many open files as the system permits: what callers may have together must not be what ends the accepting of all.
-/// One heap for each processor. glibc makes up to eight, and what a thread frees in one is of no use to the threads of another: of a topology with
-/// a million links that was a third of what the controller took.
-fn limit_arenas() {
-    #[cfg(target_env = "gnu")]
-    {
-        let processors = available_parallelism().map_or(2, NonZero::get);
-        let most = libc::c_int::try_from(processors).unwrap_or(libc::c_int::MAX).max(2);
-        #[allow(unsafe_code, reason = "the standard library does not set up the allocator")]
-        // SAFETY: no pointer is passed, and no other thread runs yet.
-        unsafe {
-            libc::mallopt(libc::M_ARENA_MAX, most);
-        }
-    }
-}
-
 fn raise_open_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         let wanted = hard.min(OPEN_FILES.max(soft));
