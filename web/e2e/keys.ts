@@ -42,44 +42,53 @@ export async function enter(page: Page, name: RegExp): Promise<void> {
 
 /** Stops of the longest page. */
 const MOST = 600;
+const CONTROLS = "a[href], button, input, select, textarea, summary, [tabindex='0']";
 
 /**
- * What takes a click on the page as it was opened and has no stop of Tab, by its name. Within what has keys of its own, as the map has, its
- * stop is that for all of it.
+ * What takes a click on the page and has no stop of Tab, by its name. Within what has keys of its own, as the map has, its stop is that for
+ * all of it. What the page has drawn anew meanwhile gets a second pass.
  */
 export async function unreached(page: Page): Promise<string[]> {
-  const stops = new Set<string>();
+  await pass(page, "first");
+  let { without, ofMain } = await page.evaluate(clickable, CONTROLS);
+  if (without.length > 0) {
+    await pass(page, "second");
+    ({ without, ofMain } = await page.evaluate(clickable, CONTROLS));
+  }
+  check(ofMain > 0, `nothing on ${page.url()} takes a click`);
+  return without;
+}
+
+/** Presses Tab through the page once, and marks what gets the focus. */
+async function pass(page: Page, name: string): Promise<void> {
   for (let at = 0; at < MOST; at += 1) {
     await page.keyboard.press("Tab");
-    const stop = await page.evaluate(describe);
-    // Behind the last stop is the window of the browser, or the first one again.
-    if (stop === null || (at > 0 && stop.isFirst && stops.has(stop.name))) break;
-    stops.add(stop.name);
+    // Behind the last stop is the window of the browser, or a stop that was there before.
+    if (!(await page.evaluate(mark, name))) return;
   }
-  const all = await page.evaluate(clickable);
-  return all.filter((name) => !stops.has(name));
+  check(false, `${page.url()} has more than ${MOST} stops`);
 }
 
-/** The element that has the focus, so that it is recognized. */
-function describe(): { name: string; isFirst: boolean } | null {
-  const of = document.activeElement;
-  if (!of || of === document.body) return null;
-  const isFirst = of === document.querySelector("a[href], button, input, select, textarea, summary, [tabindex='0']");
-  return { name: `${of.tagName} ${of.getAttribute("aria-label") ?? of.textContent ?? ""} ${of.getAttribute("href") ?? ""}`.replace(/[0-9]+/g, "0").replace(/\s+/g, " "), isFirst };
+/** Marks the element that has the focus; false if there is none, or this pass has marked it already. */
+function mark(pass: string): boolean {
+  const of = document.activeElement as HTMLElement | null;
+  if (!of || of === document.body || of.dataset["stop"] === pass) return false;
+  of.dataset["stop"] = pass;
+  return true;
 }
 
-/** Elements that take a click, each as `describe` would have it. */
-function clickable(): string[] {
-  const controls = "a[href], button, input, select, textarea, summary, [tabindex='0']";
-  const found = new Set<string>();
+/** Elements that take a click and are not marked, and how many there are in the main part of the page. */
+function clickable(controls: string): { without: string[]; ofMain: number } {
+  const [without, main] = [new Set<string>(), new Set<HTMLElement>()];
   for (const of of document.querySelectorAll<HTMLElement>("body *")) {
     const control = of.closest<HTMLElement>(`${controls}, label`);
     if (!of.checkVisibility() || of.closest(":disabled, [role='application'] *")) continue;
     const takes = of.matches(controls) ? of : getComputedStyle(of).cursor === "pointer" ? ((control instanceof HTMLLabelElement ? control.control : control) ?? of) : null;
-    // One of several between which arrow keys go: one of them is a stop.
-    const isOneOf = takes?.tabIndex === -1 && takes.closest("table, [role='listbox']")?.querySelector(`${takes.tagName}:not([tabindex='-1'])`);
+    // Fields of a packet, between which arrow keys go: one of them is a stop.
+    const isOneOf = takes?.tabIndex === -1 && takes.closest(".packet")?.querySelector("[data-stop]");
     if (!takes || isOneOf || takes.matches(":disabled, [type='radio']:not(:checked)")) continue;
-    found.add(`${takes.tagName} ${takes.getAttribute("aria-label") ?? takes.textContent ?? ""} ${takes.getAttribute("href") ?? ""}`.replace(/[0-9]+/g, "0").replace(/\s+/g, " "));
+    if (takes.closest("#main")) main.add(takes);
+    if (!takes.dataset["stop"]) without.add(`${takes.tagName} ${takes.getAttribute("aria-label") ?? takes.textContent ?? ""} ${takes.getAttribute("href") ?? ""}`.replace(/\s+/g, " "));
   }
-  return [...found];
+  return { without: [...without], ofMain: main.size };
 }

@@ -9,6 +9,7 @@ import { count, counted } from "./lib/format";
 import type { Action } from "./lib/search";
 import { OF_TENANTS, PAGES } from "./pages";
 import { TopBar } from "./TopBar";
+import { whenIdle } from "./ui/idle";
 
 const loadSearch = () => import("./Search").then((module) => ({ default: module.Search }));
 const Search = lazy(loadSearch);
@@ -40,7 +41,7 @@ export function Shell() {
     };
     document.addEventListener("keydown", open);
     // Not part of the first view, and there before the first key. Without the controller it is loaded with that key.
-    window.requestIdleCallback(() => void loadSearch().catch(() => undefined));
+    whenIdle(() => void loadSearch().catch(() => undefined));
     return () => document.removeEventListener("keydown", open);
   }, []);
   return (

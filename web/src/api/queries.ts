@@ -65,17 +65,20 @@ export const groups = infiniteQueryOptions({
   getNextPageParam: (last) => last.metadata.continue ?? undefined,
 });
 
-export interface GroupSelection {
+interface GroupSelection {
   phase?: GroupPhase | undefined;
   labelSelector?: string | undefined;
   tenant?: string | undefined;
 }
 
-/** In how many groups data progresses, in words; empty where there are more than a page. The list itself, which changes often, is not kept. */
+/** Up to so many groups are read to count those whose data progresses: each comes with its tree. */
+export const PROGRESS = 100;
+
+/** In how many groups data progresses, in words; empty where there are more than are read. The list itself, which changes often, is not kept. */
 export const groupsProgress = queryOptions({
   queryKey: ["groupsProgress"],
   queryFn: async () => {
-    const page = (await data(api.GET("/api/v1/groups", { params: { query: { limit: PAGE } } }))) as GroupPage;
+    const page = (await data(api.GET("/api/v1/groups", { params: { query: { limit: PROGRESS } } }))) as GroupPage;
     return page.metadata.continue ? "" : progress(page.items);
   },
   refetchInterval: 10_000,
@@ -287,6 +290,7 @@ export const linksNotInService = queryOptions({
 /** The first ports that are congested, or were since their agents started. */
 export const linksCongested = queryOptions({
   queryKey: ["linksCongested"],
+  enabled: isOfDomain,
   queryFn: ({ signal }) => someLinks("queue!=Quiet,queue!=Unknown", signal),
   staleTime: REREAD,
   // The larger the fabric, the longer one search of it is good for.

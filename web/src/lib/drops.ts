@@ -3,7 +3,7 @@
 import type { NodeSample } from "../api/types";
 import { rise } from "./counter";
 
-export interface DropRow {
+interface DropRow {
   name: string;
   port: string | null;
   packets: number;

@@ -33,18 +33,20 @@ export function about({ node, detail }: Pick<Event, "node" | "detail">): About {
 
 /** Whether an event is about an object of a kind. */
 export function isOf(event: Event, kind: Kind): boolean {
-  const { links, hosts } = about(event);
   switch (kind) {
     case "group":
       return Boolean(event.group);
     case "node":
       return Boolean(event.node);
     case "link":
-      return links.length > 0;
+      return about(event).links.length > 0;
     case "host":
-      return hosts.length > 0;
-    case "domain":
-      return !event.group && !event.node && links.length === 0 && hosts.length === 0;
+      return about(event).hosts.length > 0;
+    case "domain": {
+      if (event.group || event.node) return false;
+      const { links, hosts } = about(event);
+      return links.length === 0 && hosts.length === 0;
+    }
   }
 }
 

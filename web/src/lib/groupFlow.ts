@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What telemetry has of one tree of a group now: the samples of its nodes, for all parts of the page that draw them.
 import type { GroupSample, TreeNode } from "../api/types";
+import { rise } from "./counter";
 import { perSecond } from "./format";
 import { lanes } from "./lanes";
 import { isLate } from "./late";
@@ -114,10 +115,9 @@ export class GroupFlow {
   private note({ node, timeUnixNs, naksIn, high }: GroupSample, now: number): void {
     this.sent.get(node)?.note(high, timeUnixNs);
     const last = this.naks.get(node);
-    const seconds = (timeUnixNs - (last?.at ?? Number.NaN)) / 1e9;
     // A sample that was read again has nothing new.
-    if (seconds === 0) return;
-    const rate = last && seconds > 0 && naksIn >= last.count ? (naksIn - last.count) / seconds : Number.NaN;
+    if (last?.at === timeUnixNs) return;
+    const rate = last ? (rise({ at: last.at / 1e9, total: last.count }, { at: timeUnixNs / 1e9, total: naksIn }) ?? Number.NaN) : Number.NaN;
     this.naks.set(node, { count: naksIn, at: timeUnixNs, rate, came: now });
   }
 

@@ -4,7 +4,7 @@ import type { Group, Problem } from "../api/types";
 import { byName, firstOf } from "./order";
 
 /** Open problems by the group that they are about: of the group itself, and of its members by host. */
-export interface OfGroup {
+interface OfGroup {
   own: Problem[];
   hosts: Set<string>;
 }

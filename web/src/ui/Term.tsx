@@ -3,6 +3,7 @@
 // has such a word, and are no part of the first view.
 import { lazy, Suspense, useEffect, useId, useRef, useState, type MouseEvent, type FocusEvent, type PointerEvent, type ReactNode } from "react";
 import type { Word } from "./glossary";
+import { whenIdle } from "./idle";
 
 const load = () => import("./Tip").then((module) => ({ default: module.Tip }));
 const Tip = lazy(load);
@@ -25,7 +26,7 @@ export function useTerm(of: Word | undefined): [Partial<Handlers>, ReactNode] {
   const id = useId();
   useEffect(() => {
     // Before it is needed: a screen reader reads the description when the word gets the focus.
-    if (of) window.requestIdleCallback(() => void load().catch(() => undefined));
+    if (of) whenIdle(() => void load().catch(() => undefined));
     return () => window.clearTimeout(timer.current);
   }, [of]);
   if (!of) return [{}, null];

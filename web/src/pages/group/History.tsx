@@ -34,7 +34,8 @@ export function History({ group, epoch }: { group: string; epoch: number }) {
   }, [group, events, writes, members, joins]);
   const [kind, setKind] = useState<Kind | "">("");
   const rows = useMemo(() => (kind ? all.filter((one) => one.kind === kind) : all), [all, kind]);
-  const isBeyond = [members, joins].some((data) => data?.pages.at(-1)?.metadata.continue);
+  const isCut = (data: typeof writes) => Boolean(data?.pages.at(-1)?.metadata.continue);
+  const isRead = Boolean(events && writes && members && joins);
   return (
     <section aria-label="History">
       <div className="section-head">
@@ -50,10 +51,10 @@ export function History({ group, epoch }: { group: string; epoch: number }) {
         <Link to="/audit" search={{ hosts: true }}>Joins and leaves of hosts</Link>
       </div>
       <p className="faint">
-        The newest first; it is in epoch {epoch}.{isBeyond && " Joins and leaves are of the newest 200 of all groups."}
+        The newest first; it is in epoch {epoch}.{isCut(writes) && " Of the writes of the group the newest 200 are here."}{(isCut(members) || isCut(joins)) && " Joins and leaves are of the newest 200 of all groups."}
       </p>
       {failed && <ReadFailed query={failed} />}
-      {rows.length > 0 ? <Some label="History" columns={COLUMNS} rows={rows} rowKey={(h) => h.key} first={FIRST} noun="entries" /> : <Empty>{kind ? "Nothing of this kind is kept." : events ? "Nothing is kept of it." : "Reading…"}</Empty>}
+      {rows.length > 0 ? <Some label="History" columns={COLUMNS} rows={rows} rowKey={(h) => h.key} first={FIRST} noun="entries" /> : <Empty>{kind ? "Nothing of this kind is kept." : isRead ? "Nothing is kept of it." : "Reading…"}</Empty>}
     </section>
   );
 }

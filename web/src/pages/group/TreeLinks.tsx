@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link as To } from "@tanstack/react-router";
 import { useMemo } from "react";
 import * as queries from "../../api/queries";
+import { isOfDomain } from "../../api/session";
 import type { TreeNode } from "../../api/types";
 import { bytes, count, counted } from "../../lib/format";
 import { busyPorts, directions, type BusyPort } from "../../lib/treeLinks";
@@ -41,7 +42,8 @@ export function TreeLinks({ tree }: { tree: readonly TreeNode[] }) {
   const query = useQuery(queries.linksCongested);
   const all = useMemo(() => directions(tree).size, [tree]);
   const rows = useMemo(() => busyPorts(tree, query.data?.items ?? []), [tree, query.data]);
-  if (tree.length === 0) return null;
+  // Links are the domain's: a tenant does not read them.
+  if (tree.length === 0 || !isOfDomain()) return null;
   return (
     <section aria-label="Congestion of the tree">
       <h2>Congestion of the tree</h2>

@@ -24,7 +24,7 @@ export function Checked({ domain }: { domain: DomainStatus }) {
     <p className="faint checked">
       Checked: {checked.join("; ")}
       {/* The lists of a large fabric are too much for one line of text. */}
-      {groups > 0 && groups <= queries.PAGE && <Progress />}
+      {groups > 0 && groups <= queries.PROGRESS && <Progress />}
       {domain.links > 0 && domain.links <= LINKS && <Agents />}.
     </p>
   );

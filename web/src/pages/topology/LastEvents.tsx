@@ -26,7 +26,7 @@ export function LastEvents({ kind, name }: Charted) {
           ))}
         </ul>
       )}
-      {last.length > 0 && <p><Link to="/events" search={kind === "node" ? { node: name } : { q: kind === "link" ? name.split("--")[0] : name }}>All of its events</Link></p>}
+      {last.length > 0 && <p><Link to="/events" search={kind === "node" ? { node: name } : { q: kind === "link" ? name.split("--")[0] : name }}>{kind === "node" ? "All of its events" : "Events with its name in them"}</Link></p>}
     </>
   );
 }
