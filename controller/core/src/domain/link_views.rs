@@ -7,7 +7,7 @@ use std::time::Duration;
 use canopy_model::topology::{Endpoint, LinkDecl};
 use canopy_units::{Monotonic, Rate};
 
-use super::links::{Declared, Links, Queue, label};
+use super::links::{Declared, Direction, Links, Queue, label};
 use super::paging::{self, EXAMINED};
 use super::state::State;
 use crate::fields::{FieldSelector, LinkField, truth};
@@ -86,7 +86,7 @@ impl LinkViews<'_> {
 
     /// The queue of a direction, if its agent reported it lately.
     pub(super) fn fresh_queue(&self, from: &Endpoint) -> Option<(&Queue, Duration)> {
-        let queue = self.links.direction(from)?.queue.as_ref()?;
+        let queue = self.links.direction(from)?.reported().queue.as_ref()?;
         let ago = self.now.since(queue.at);
         (ago <= STALE).then_some((queue, ago))
     }
@@ -162,7 +162,8 @@ impl LinkViews<'_> {
         let configured = source.configured();
         let direction = self.links.direction(&from);
         let machine = direction.and_then(|d| d.machine.as_ref());
-        let report = direction.and_then(|d| d.report);
+        let reported = direction.map(Direction::reported);
+        let report = reported.and_then(|r| r.report);
         let pushed = machine.and_then(|m| m.pushed());
         let rtt = LinkRttView {
             configured,
@@ -171,7 +172,7 @@ impl LinkViews<'_> {
             estimate: machine.map_or(configured, |m| m.estimate()),
             samples: report.map_or(0, |r| r.samples),
             lost: report.map_or(0, |r| r.lost),
-            refused: direction.map_or(0, |d| d.refused),
+            refused: reported.map_or(0, |r| r.refused),
             reported_ago: report.map(|r| self.now.since(r.at)),
         };
         let reason = match (pushed, port.rate) {
@@ -210,7 +211,7 @@ impl LinkViews<'_> {
                 load: queue.load.rate,
                 reported_ago,
             }),
-            loss: direction.and_then(|d| Some((d.losses.newest()?, d.carried))).map(|(newest, carried)| LinkLossView {
+            loss: reported.and_then(|r| Some((r.losses.newest()?, r.carried))).map(|(newest, carried)| LinkLossView {
                 requests: newest.requests,
                 lost: newest.lost,
                 queue_drops: newest.queue_drops,

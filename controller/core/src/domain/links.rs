@@ -41,21 +41,51 @@ pub(super) struct Direction {
     to: Endpoint,
     /// `None` while the rate is not known.
     pub(super) machine: Option<LinkThresholds>,
-    pub(super) report: Option<Report>,
-    /// Samples below the least round-trip time, since the link was declared.
-    pub(super) refused: u64,
-    pub(super) queue: Option<Queue>,
-    pub(super) losses: Losses,
-    /// What it carried of the groups' data, since the topology declared it, and that by reports of the port's queue.
-    pub(super) carried: Carried,
-    data: Losses,
+    /// `None` before the first report: most of what a direction needs, where a topology has declared a million links at once.
+    reported: Option<Box<Reported>>,
     avoided: Avoided,
     /// The port's number, and the generation of the node's spec that gave it another one: reports by the former numbers are of other ports.
     index: Option<PortIndex>,
     numbered: Generation,
 }
 
+// A topology declares millions of them at once.
+const _: () = assert!(size_of::<Direction>() <= 640);
+
+/// What agents and groups reported of a direction, since the link was declared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reported {
+    pub(super) report: Option<Report>,
+    /// Samples below the least round-trip time.
+    pub(super) refused: u64,
+    pub(super) queue: Option<Queue>,
+    pub(super) losses: Losses,
+    /// What it carried of the groups' data, and that by reports of the port's queue.
+    pub(super) carried: Carried,
+    data: Losses,
+}
+
+impl Reported {
+    const NOTHING: &Self = &Self {
+        report: None,
+        refused: 0,
+        queue: None,
+        losses: Losses::NONE,
+        carried: Carried { packets: 0, lost: 0 },
+        data: Losses::NONE,
+    };
+}
+
 impl Direction {
+    /// What was reported of it.
+    pub(super) fn reported(&self) -> &Reported {
+        self.reported.as_deref().unwrap_or(Reported::NOTHING)
+    }
+
+    fn reported_mut(&mut self) -> &mut Reported {
+        self.reported.get_or_insert_default()
+    }
+
     /// Notes whether trees and routes avoid the link, at the direction out of `from`.
     fn avoid(&mut self, state: &State, from: &Endpoint) {
         let is_in = |ports: &BTreeSet<Endpoint>| ports.contains(from) || ports.contains(&self.to);
@@ -64,9 +94,10 @@ impl Direction {
             true => Avoided::Down,
             false => Avoided::No,
         };
-        if std::mem::replace(&mut self.avoided, avoided) < avoided {
-            self.losses.forget();
-            self.data.forget();
+        let was = std::mem::replace(&mut self.avoided, avoided);
+        if let Some(reported) = self.reported.as_mut().filter(|_| was < avoided) {
+            reported.losses.forget();
+            reported.data.forget();
         }
     }
 
@@ -194,13 +225,13 @@ impl Links {
             state.network().into_iter().flat_map(|network| (0..network.len()).map(move |at| (at, network)))
         {
             let mut old = before.remove(network.name(at));
-            let mut ports = BTreeMap::new();
-            for info in network.ports(at) {
+            let directions = network.ports(at).iter().map(|info| {
                 let declared = self.direction_of(network, info.link, info.is_a);
                 let was = old.as_mut().map(|ports| ports.remove(&declared.from.port));
                 let port = declared.from.port.clone();
-                ports.insert(port, self.tuned(state, declared, info.index, was, now));
-            }
+                (port, self.tuned(state, declared, info.index, was, now))
+            });
+            let ports: BTreeMap<_, _> = directions.collect();
             if !ports.is_empty() {
                 nodes.insert(network.name(at).to_owned(), ports);
             }
@@ -226,12 +257,7 @@ impl Links {
         let new = || Direction {
             to: to.clone(),
             machine: None,
-            report: None,
-            refused: 0,
-            queue: None,
-            losses: Losses::default(),
-            carried: Carried::default(),
-            data: Losses::default(),
+            reported: None,
             avoided: Avoided::No,
             index: None,
             numbered: 0,
@@ -292,10 +318,11 @@ impl Links {
                 continue;
             };
             let is_refused = rtt.rtt.is_some_and(|sample| sample < self.defaults.min_rtt);
-            direction.refused += u64::from(is_refused);
+            let reported = direction.reported_mut();
+            reported.refused += u64::from(is_refused);
             let rtt = LinkRtt { rtt: rtt.rtt.filter(|_| !is_refused), ..*rtt };
-            let newest = rtt.rtt.or(direction.report.and_then(|r| r.rtt));
-            direction.report = Some(Report { rtt: newest, samples: rtt.samples, lost: rtt.lost, at: now });
+            let newest = rtt.rtt.or(reported.report.and_then(|r| r.rtt));
+            reported.report = Some(Report { rtt: newest, samples: rtt.samples, lost: rtt.lost, at: now });
             if let (Some(machine), Some(sample)) = (&mut direction.machine, rtt.rtt) {
                 // A sample out of range is ignored.
                 is_changed |= machine.observe(sample, now).is_ok_and(|pushed| pushed.is_some());
@@ -316,9 +343,10 @@ impl Links {
             let here = Endpoint { device: base.name.clone(), port: port.name.clone() };
             let Some(direction) = self.direction_mut(&here).filter(|d| d.is_known_to(node)) else { continue };
             let is_down = direction.avoided != Avoided::No;
-            direction.losses.add(*report, now, is_down);
-            let Carried { packets, lost } = direction.carried;
-            direction.data.add(LinkLoss { requests: packets, lost, ..*report }, now, is_down);
+            let reported = direction.reported_mut();
+            reported.losses.add(*report, now, is_down);
+            let Carried { packets, lost } = reported.carried;
+            reported.data.add(LinkLoss { requests: packets, lost, ..*report }, now, is_down);
             let Some(direction) = self.direction(&here) else { continue };
             let Some(back) = self.direction(&direction.to) else { continue };
             let is = node.lossy.get(&port.name);
@@ -326,7 +354,7 @@ impl Links {
                 Some((permille, loss, by)) if is.is_some() != (permille > 0) => {
                     let to = direction.to.clone();
                     if let (LossMeasure::Data(_), Some(direction)) = (&by, self.direction_mut(&here)) {
-                        direction.data.restart();
+                        direction.reported_mut().data.restart();
                     }
                     verdicts.push(Verdict { ends: [here, to], permille, loss, by });
                 }
@@ -396,8 +424,9 @@ impl Links {
     fn measure(&mut self, from: &Endpoint, id: GroupId, parent: &Node, child: &Node) {
         let Some(Carried { packets, lost }) = self.flows.measure(id, parent, child) else { return };
         let Some(direction) = self.direction_mut(from) else { return };
-        direction.carried.packets += packets;
-        direction.carried.lost += lost;
+        let carried = &mut direction.reported_mut().carried;
+        carried.packets += packets;
+        carried.lost += lost;
     }
 
     /// Whether data alone is lost on the way out of `from`, and all of the group's.
@@ -412,8 +441,8 @@ impl Links {
         let data = self.flows.withheld(group, parent, child, now)?;
         let there = self.direction(&from).filter(|there| there.avoided == Avoided::No)?;
         let back = self.direction(&there.to)?;
-        let is_congested = there.losses.has_dropped(now) && now.since(data.since) < CONGESTED;
-        if is_congested || !back.losses.is_answered_for(ONLY_DATA, now) {
+        let is_congested = there.reported().losses.has_dropped(now) && now.since(data.since) < CONGESTED;
+        if is_congested || !back.reported().losses.is_answered_for(ONLY_DATA, now) {
             return None;
         }
         Some(Silenced { from, to: child.spec.base.name.clone(), group, data })
@@ -438,7 +467,7 @@ impl Links {
     fn ends(&self, state: &State, port: &Endpoint) -> Option<[&Losses; 2]> {
         let here = self.direction(port)?;
         state.index(&here.to.device)?;
-        Some([&here.losses, &self.direction(&here.to)?.losses])
+        Some([&here.reported().losses, &self.direction(&here.to)?.reported().losses])
     }
 
     /// See [`super::Domain::queues`].
@@ -453,8 +482,10 @@ impl Links {
         // A report received after the agent disconnected would never be removed.
         let Some(node) = state.node(node).filter(|node| node.connected) else { return };
         let (spec, Some(ports)) = (&node.spec, self.nodes.get_mut(&node.spec.base.name)) else { return };
-        let before =
-            ports.iter_mut().filter_map(|(port, direction)| Some((port.clone(), direction.queue.take()?.load)));
+        let before = ports.iter_mut().filter_map(|(port, direction)| {
+            let queue = direction.reported.as_mut()?.queue.take()?;
+            Some((port.clone(), queue.load))
+        });
         let before: BTreeMap<String, Load> = before.collect();
         let mut room = MAX_REPORTED_FLOWS;
         for mut report in reports {
@@ -465,14 +496,16 @@ impl Links {
             let octets = report.queue.octets;
             let first = Load::first(octets, taken);
             let load = before.get(&port.name).map_or(first, |load| load.next(octets, taken));
-            direction.queue = Some(Queue { report, at: now, load });
+            direction.reported_mut().queue = Some(Queue { report, at: now, load });
         }
     }
 
     /// Removes the queue state of a node whose agent disconnected.
     pub(super) fn forget_queues(&mut self, node: &str) {
         let ports = self.nodes.get_mut(node);
-        ports.into_iter().flat_map(BTreeMap::values_mut).for_each(|direction| direction.queue = None);
+        let reported =
+            ports.into_iter().flat_map(BTreeMap::values_mut).filter_map(|direction| direction.reported.as_mut());
+        reported.for_each(|reported| reported.queue = None);
     }
 
     /// True when a push would change a node's spec or record.
@@ -625,6 +658,7 @@ fn verdict(
     [direction, back]: [&Direction; 2],
     now: Monotonic,
 ) -> Option<(u16, Loss, LossMeasure)> {
+    let [direction, back] = [direction.reported(), back.reported()];
     let echo = |is| judge(is, [&direction.losses, &back.losses], now);
     let data = |is| judge_data(is, &direction.data, now);
     let (permille, loss, by) = match is.map(|lossy| (lossy.permille, &lossy.by)) {

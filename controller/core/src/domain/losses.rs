@@ -85,6 +85,10 @@ const DATA: Rule = Rule { lasts: WINDOW, steps: FEWEST_STEPS, may_be_shorter: fa
 const NEW_DATA: Rule = Rule { lasts: Duration::from_secs(3), ..DATA };
 
 impl Losses {
+    /// No report.
+    pub(super) const NONE: Self =
+        Self { newest: None, reports: VecDeque::new(), answers: None, answered: None, dropped: None };
+
     /// Adds a report that arrived at `now`. Smaller numbers than before come from an agent that was restarted. The link is not judged by
     /// reports about a time in which it `is_down`.
     pub(super) fn add(&mut self, report: LinkLoss, now: Monotonic, is_down: bool) {

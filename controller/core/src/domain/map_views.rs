@@ -78,7 +78,7 @@ fn states(views: &LinkViews<'_>, network: &Network) -> Vec<u8> {
 /// What was measured at the port `from`; `None`: nothing, as at a port of a host.
 fn measured(views: &LinkViews<'_>, layer: Layer, link: &LinkDecl, from: &Endpoint) -> Option<u8> {
     if layer == Layer::Loss {
-        views.links.direction(from)?.losses.newest()?;
+        views.links.direction(from)?.reported().losses.newest()?;
         let lossy = views.state.node(&from.device)?.lossy.get(&from.port);
         return Some(map::loss(lossy.map_or(0, |lossy| lossy.permille)));
     }

@@ -170,7 +170,7 @@ impl Symptoms<'_> {
             let Some(direction) = self.links.direction(&from) else { continue };
             let Some(pushed) = direction.machine.as_ref().and_then(|m| m.pushed()) else { continue };
             let k_max = pushed.thresholds.k_max;
-            let queue = direction.queue.as_ref().filter(|queue| self.now.since(queue.at) <= STALE);
+            let queue = direction.reported().queue.as_ref().filter(|queue| self.now.since(queue.at) <= STALE);
             if let Some(peak) = queue.map(|q| q.report.queue.peak_queue).filter(|peak| *peak > k_max) {
                 let evidence =
                     format!("the largest queue of the last two seconds was {peak} bytes; K_max is {k_max} bytes");

@@ -16,6 +16,9 @@ const SETTLED_PART: Duration = Duration::from_secs(75);
 /// Parts of the window.
 const PARTS: usize = 8;
 
+/// Number of a part since time 0, and its smallest sample.
+type Part = Option<(u64, Duration)>;
+
 /// A minimum filter over a window in 8 parts that expire whole.
 ///
 /// The newest estimate has a window of 2.4 s in parts of 300 ms: a smaller sample takes effect at once, a larger one when the last
@@ -28,8 +31,8 @@ const PARTS: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RttFilter {
     part: Duration,
-    /// Number of the part since time 0, and its smallest sample.
-    parts: [Option<(u64, Duration)>; PARTS],
+    /// `None` before the first sample.
+    parts: Option<Box<[Part; PARTS]>>,
     /// The latest time seen: time does not go back.
     now: Monotonic,
     /// The first sample without a gap of half a window since.
@@ -50,7 +53,7 @@ impl RttFilter {
     }
 
     fn of_parts(part: Duration) -> Self {
-        Self { part, parts: [None; PARTS], now: Monotonic::START, since: None, estimate: None }
+        Self { part, parts: None, now: Monotonic::START, since: None, estimate: None }
     }
 
     /// Adds a sample at `now` on any monotonic clock (a time earlier than the last counts as the last), and returns
@@ -61,12 +64,13 @@ impl RttFilter {
         let is_gap = self.now.since(before) >= self.part * (PARTS as u32 / 2);
         self.since = self.since.filter(|_| !is_gap).or(Some(self.now));
         let part = self.now.nanos() / nanos(self.part);
-        let slot = &mut self.parts[(part % PARTS as u64) as usize];
+        let parts = self.parts.get_or_insert_default();
+        let slot = &mut parts[(part % PARTS as u64) as usize];
         *slot = match *slot {
             Some((number, smallest)) if number == part => Some((part, smallest.min(rtt))),
             _ => Some((part, rtt)),
         };
-        let live = self.parts.iter().flatten().filter(|(number, _)| part - number < PARTS as u64);
+        let live = parts.iter().flatten().filter(|(number, _)| part - number < PARTS as u64);
         let estimate = live.map(|(_, smallest)| *smallest).min().unwrap_or(rtt);
         self.estimate = Some(estimate);
         estimate
