@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build web-pictures web-figures web-memory docs-pictures bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages images test-packages test-machines test-kubernetes test-ansible test-images sbom deny clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build web-pictures web-figures web-memory docs-pictures bench bench-scale clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust packages images test-packages test-machines test-kubernetes test-ansible test-images sbom deny clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -89,6 +89,10 @@ bench: tools build ## ns per packet, a change among many groups, a sample of tel
 	CANOPY_DEEP=1 CANOPY_ATTACK_SECONDS=3 cargo test --release -p canopy-controller-runtime --test abuse -- --nocapture
 	cargo run -q -p canopy-e2e --bin canopy-bench
 	cargo run -q -p canopy-e2e --bin canopy-bench-longhaul
+
+bench-scale: tools ## what a change costs in a large domain, beside what is to be reached: groups, joins, confirmations and a dead switch among 27,648 hosts, a topology of 130,176, a change among an agent's 10,000 groups
+	CANOPY_DEEP=1 cargo test --release -p canopy-controller-core --lib -- --nocapture --test-threads 1 a_change_costs a_topology_of
+	cargo bench -p canopy-agent-runtime --bench delta
 
 clean-room: ## `make lab` and `make test` in a minimal Debian root, from a clone of HEAD
 	scripts/clean-room.sh

@@ -13,7 +13,7 @@ use canopy_controller_core::principal::Principal;
 use canopy_controller_core::problem::ProblemCode;
 use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::tenant::Scope;
-use canopy_controller_core::view::{GroupView, Page};
+use canopy_controller_core::view::{GroupSummary, GroupView, Page};
 use canopy_controller_core::{Applied, Command, Domain, DomainError, EXAMINED, GroupFilter, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
@@ -24,6 +24,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::CommandError;
+use crate::assessing::Assessing;
 use crate::attempts::Attempts;
 use crate::captures::CaptureBook;
 use crate::change_sets::ChangeSets;
@@ -86,6 +87,7 @@ pub(crate) struct Shared {
     /// See [`Controller::follow_audit`].
     audited: watch::Sender<u64>,
     phases: Mutex<Phases>,
+    assessing: Assessing,
     confirmations: Mutex<Confirmations>,
     validations: Arc<Semaphore>,
     journal_readers: Arc<Semaphore>,
@@ -160,6 +162,7 @@ impl Controller {
             problems: watch::Sender::default(),
             audited: watch::Sender::default(),
             phases: Mutex::new(phases),
+            assessing: Assessing::default(),
             confirmations: Mutex::default(),
             validations: Arc::new(Semaphore::new(1)),
             commit: Mutex::new(commit),
@@ -387,7 +390,7 @@ impl Controller {
             self.charts_interrupt(node);
             self.0.events.note(Code::AgentConnected, Some(node), "the node's agent connected");
             self.node_changed(node);
-            self.groups_changed(&groups);
+            self.groups_change(groups);
             self.neighbours_reported(node);
         }
         AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
@@ -415,7 +418,7 @@ impl Controller {
                 "the node's agent disconnected; the node continues to forward",
             );
             self.node_changed(node);
-            self.groups_changed(&groups);
+            self.groups_change(groups);
         }
     }
 
@@ -668,18 +671,16 @@ impl Controller {
         for name in groups {
             // Locked before the read, so that an older phase never overwrites a newer one.
             let mut phases = self.phases_lock();
-            let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason, g.metadata));
-            match now {
+            match self.read(|d| d.group_summary(name)) {
                 None => {
                     phases.remove(name);
                     self.charts_forget_group(name);
                 }
-                Some((phase, reason, metadata)) => {
+                Some(GroupSummary { uid, tenant, phase, reason, .. }) => {
                     // Deleted and created again in one step: what was measured is of the one before, maybe another tenant's.
-                    if phases.is_successor(name, metadata.uid) {
+                    if phases.is_successor(name, uid) {
                         self.charts_forget_group(name);
                     }
-                    let tenant = metadata.tenant;
                     if phases.set(name, phase) {
                         let detail =
                             if reason.is_empty() { format!("{phase:?}") } else { format!("{phase:?}: {reason}") };
@@ -697,6 +698,10 @@ impl Controller {
     pub(crate) fn node_changed(&self, node: &str) {
         self.assess_node(node);
         self.0.node_news.note(std::iter::once(&node.to_owned()));
+    }
+
+    pub(crate) fn assessing(&self) -> &Assessing {
+        &self.0.assessing
     }
 
     pub(crate) fn problems_are(&self, version: u64) {
@@ -761,17 +766,9 @@ impl Controller {
 }
 
 fn phases_of(domain: &Domain) -> Phases {
-    let (mut phases, mut after) = (Phases::default(), None);
-    loop {
-        let page = domain.groups(&GroupFilter::default(), after.as_deref(), 500);
-        for group in page.items {
-            phases.set(&group.metadata.name, group.status.phase);
-        }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return phases,
-        }
-    }
+    let mut phases = Phases::default();
+    domain.for_each_phase(|group, phase| _ = phases.set(group, phase));
+    phases
 }
 
 /// Keeps a node `connected`; several may exist while an agent reconnects.

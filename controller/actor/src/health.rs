@@ -13,6 +13,7 @@ use canopy_model::telemetry::GroupTelemetry;
 use canopy_units::UnixTime;
 
 use crate::Controller;
+use crate::assessing::AT_ONCE;
 use crate::events::Code;
 use crate::silences::Endings;
 
@@ -127,7 +128,10 @@ impl Controller {
     pub(crate) async fn watch_health(self, groups: Vec<String>) {
         let nodes = self.read(|d| d.node_names());
         nodes.iter().for_each(|node| self.assess_node(node));
-        groups.iter().for_each(|group| self.assess_group(group));
+        for some in groups.chunks(AT_ONCE) {
+            some.iter().for_each(|group| self.assess_group(group));
+            tokio::task::yield_now().await;
+        }
         let (mut open, mut endings) = (0, Endings::default());
         loop {
             let now = self.now();

@@ -13,6 +13,7 @@
 //!   `incidents` what it was when a problem opened, in files beside the store.
 
 mod acts;
+mod assessing;
 mod attempts;
 mod batch;
 pub mod books;

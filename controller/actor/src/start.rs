@@ -102,7 +102,11 @@ pub async fn start_with(
     if let Some(path) = read_only {
         task.becomes_read_only(path);
     }
-    let health = tokio::spawn(controller.clone().watch_health(controller.group_names()));
+    let (watching, assessing) = (controller.clone(), controller.clone());
+    let health = tokio::spawn(async move {
+        let groups = watching.group_names();
+        tokio::join!(watching.watch_health(groups), assessing.assess_groups())
+    });
     let ending = controller.clone();
     let task = tokio::spawn(async move {
         let ended = task.run().await;

@@ -2,11 +2,16 @@
 //! A membership as the domain holds it; part of its durable record.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use canopy_model::member::{LateStart, MemberSpec};
+use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
 use crate::metadata::Metadata;
+
+/// Memberships of a group by the names of their hosts. Each change of a group begins with a copy of it, which costs nothing.
+pub(crate) type Members = OrdMap<Arc<str>, Arc<Member>>;
 
 /// One membership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

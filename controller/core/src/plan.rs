@@ -27,7 +27,7 @@ use crate::alloc::Allocation;
 use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide, inner_bytes};
 use crate::epochs::{Epochs, Planning};
 use crate::error::DomainError;
-use crate::member::Member;
+use crate::member::{Member, Members};
 use crate::receivers_by_edge::{Joined, ReceiversByEdge, has_moved};
 use crate::topology::{Network, NodeIx};
 use crate::tree::{Tree, TreeNode};
@@ -52,7 +52,7 @@ pub(crate) struct Intent<'a> {
     pub(crate) epoch: u32,
     /// Members that joined up to this epoch belong to sessions that have ended.
     pub(crate) session: u32,
-    pub(crate) members: &'a BTreeMap<String, Member>,
+    pub(crate) members: &'a Members,
     /// The tree in force.
     pub(crate) before: Option<&'a GroupPlan>,
     /// Epoch in which receivers last moved from behind one node to behind another.
@@ -136,7 +136,7 @@ pub(crate) fn plan_group(
     if let Some(reason) = intent.failed {
         return Ok(Planned::Failed(reason.to_owned()));
     }
-    let present = |m: &&Member| m.since > intent.session;
+    let present = |m: &&Arc<Member>| m.since > intent.session;
     let with_role = |role| intent.members.values().filter(present).filter(move |m| m.spec.role == role);
     let source = with_role(Role::Source).next();
     let (Some(source), true) = (source, with_role(Role::Receiver).next().is_some()) else {

@@ -22,7 +22,7 @@ use crate::alloc::{Allocation, SessionNumbers};
 use crate::clock::Difference;
 use crate::delivery::Delivery;
 use crate::drops::{DropKey, Rising};
-use crate::member::Member;
+use crate::member::{Member, Members};
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
 use crate::program_times::ProgramTimes;
@@ -68,7 +68,7 @@ pub(crate) struct Group {
     pub(crate) recorded_epoch: u32,
     /// Epoch of the tree in the group's own record; `None` if that has none.
     pub(crate) recorded_tree: Option<u32>,
-    pub(crate) members: BTreeMap<String, Member>,
+    pub(crate) members: Members,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
     /// Epoch before the present session of a source began: members that joined up to it belong to sessions that have ended. 0 = the
@@ -153,7 +153,7 @@ pub(crate) enum GroupState {
     /// The stall policy stopped the group; the reason.
     Failed(String),
     /// The programs are in the nodes' specs.
-    Live(GroupPlan),
+    Live(Arc<GroupPlan>),
 }
 
 impl GroupState {
@@ -206,7 +206,7 @@ impl Group {
 
     /// Members of the present session with this role.
     pub(crate) fn present(&self, role: Role) -> impl Iterator<Item = &Member> {
-        self.members.values().filter(move |m| m.spec.role == role && self.takes_part(m))
+        self.members.values().map(AsRef::as_ref).filter(move |m| m.spec.role == role && self.takes_part(m))
     }
 
     /// Receivers of the present session.
@@ -239,7 +239,7 @@ impl Group {
         if self.ended.is_empty() {
             return;
         }
-        let ended_in = |m: &Member| self.ended.range(m.since..).next().map(|(epoch, _)| *epoch);
+        let ended_in = |m: &Arc<Member>| self.ended.range(m.since..).next().map(|(epoch, _)| *epoch);
         let inhabited: BTreeSet<u32> = self.members.values().filter_map(ended_in).collect();
         self.ended.retain(|epoch, _| inhabited.contains(epoch));
     }

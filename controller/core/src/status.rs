@@ -26,6 +26,7 @@ use canopy_model::status::{GroupPhase, ItemError, ItemKind};
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
 use crate::delivery::DeliveryState;
 use crate::resource::{Group, GroupState, Node, Stall, Step};
+use crate::topology::NodeIx;
 use crate::view::NodeProgress;
 
 /// A group's phase with everything that led to it.
@@ -34,13 +35,64 @@ pub(crate) struct Assessment {
     pub(crate) phase: GroupPhase,
     pub(crate) reason: String,
     pub(crate) conditions: Vec<Condition>,
-    pub(crate) nodes: Vec<NodeProgress>,
 }
 
-impl Assessment {
-    /// True if watchers of the group are to be notified: phase, reason or conditions differ. Progress of single nodes is not enough.
-    pub(crate) fn differs(&self, other: &Self) -> bool {
-        self.phase != other.phase || self.reason != other.reason || self.conditions != other.conditions
+/// A group at one of its nodes: what the node is to have, and what its agent reports. Nothing of it is copied: a group is assessed at every
+/// report of each of its nodes.
+#[derive(Clone, Copy)]
+pub(crate) struct AtNode<'a> {
+    pub(crate) node: &'a Node,
+    id: GroupId,
+}
+
+impl<'a> AtNode<'a> {
+    /// At the nodes of the group's tree in force, in its order; then at those that only its next tree has.
+    pub(crate) fn all(group: &Group, nodes: &'a [Node]) -> impl Iterator<Item = Self> {
+        let id = group.allocation.group_id;
+        group.nodes().map(move |at| Self { node: &nodes[at], id })
+    }
+
+    /// At the nodes of the tree in force alone.
+    pub(crate) fn in_force(group: &Group, nodes: &'a [Node]) -> impl Iterator<Item = Self> {
+        let size = group.plan().map_or(0, |plan| plan.tree.nodes.len());
+        Self::all(group, nodes).take(size)
+    }
+
+    pub(crate) fn name(self) -> &'a str {
+        &self.node.spec.base.name
+    }
+
+    /// Errors that concern the group.
+    pub(crate) fn errors(self) -> impl Iterator<Item = &'a ItemError> {
+        let errors = self.node.status.iter().flat_map(|s| &s.errors);
+        errors.filter(move |e| self.program().is_some_and(|program| concerns(e, &self.node.spec, program)))
+    }
+
+    /// Its agent has reconciled the present program.
+    pub(crate) fn is_confirmed(self) -> bool {
+        let (observed, latest) = (self.node.observed(), self.node.spec.generation);
+        // Most have reconciled all that they are to have.
+        observed == Some(latest) || is_confirmed(observed, self.desired(), latest)
+    }
+
+    /// For operators.
+    pub(crate) fn progress(self) -> NodeProgress {
+        NodeProgress {
+            node: self.name().to_owned(),
+            desired_generation: self.desired(),
+            observed_generation: self.node.observed(),
+            connected: self.node.connected,
+            errors: self.errors().cloned().collect(),
+        }
+    }
+
+    fn program(self) -> Option<&'a GroupProgram> {
+        self.node.spec.groups.get(&self.id)
+    }
+
+    /// Generation of the node's spec that first carried the present program.
+    fn desired(self) -> Generation {
+        self.node.since.get(&self.id).unwrap_or(self.node.spec.generation)
     }
 }
 
@@ -53,7 +105,6 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
             Condition::new(Kind::Planned, false, code, reason),
             Condition::unknown(Kind::Programmed, Why::NoTree, "there is no tree to program"),
         ],
-        nodes: Vec::new(),
     };
     if group.deleting {
         let reason = format!("it is being deleted: {} members are left", group.members.len());
@@ -66,20 +117,16 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         GroupState::Live(plan) => plan,
     };
     let id = group.allocation.group_id;
-    let progress: Vec<NodeProgress> = group.nodes().map(|n| node_progress(&nodes[n], id)).collect();
     // Those that only the next tree has carry nothing yet.
-    let in_force = &progress[..plan.tree.nodes.len()];
-    let with_latest = group.nodes().zip(in_force).map(|(n, p)| (p, nodes[n].spec.generation));
-    let waiting: Vec<(&NodeProgress, Generation)> =
-        with_latest.filter(|(p, latest)| !is_confirmed(p.observed_generation, p.desired_generation, *latest)).collect();
+    let in_force: Vec<AtNode<'_>> = AtNode::in_force(group, nodes).collect();
 
-    let planned = format!("the tree has {} nodes", plan.tree.nodes.len());
+    let planned = format!("the tree has {} nodes", in_force.len());
     let planned = Condition::new(Kind::Planned, true, Why::TreeComputed, planned);
-    let programmed = programmed(&waiting);
+    let programmed = programmed(&in_force);
     let moved = moved(group, nodes);
     let open = open(group, programmed.holds());
-    let healthy = healthy(in_force);
-    let connected = agents_connected(in_force);
+    let healthy = healthy(&in_force);
+    let connected = agents_connected(&in_force);
     let stalled = stalled(group.nodes().map(|n| &nodes[n]), id);
     let lossy = lossy(group.nodes().map(|n| &nodes[n]), id);
     let delivering = delivering(group, plan.tree.nodes.first().map(|t| &nodes[t.node]));
@@ -107,41 +154,38 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         phase,
         reason,
         conditions: vec![planned, programmed, moved, open, healthy, connected, delivering, stalled, lossy],
-        nodes: progress,
     }
 }
 
 /// The first node of the group's next tree that has not confirmed its program without an error, and why not, for operators.
 pub(crate) fn lacking(group: &Group, nodes: &[Node]) -> Option<(String, String)> {
     let leaving = group.making().map(|m| &m.leaving);
-    let of_next = group.nodes().filter(|n| leaving.is_none_or(|leaving| !leaving.contains(n)));
-    first_lacking(group.allocation.group_id, of_next.map(|n| &nodes[n]))
+    let is_of_next = |node: &NodeIx| leaving.is_none_or(|leaving| !leaving.contains(node));
+    let of_next = group.nodes().zip(AtNode::all(group, nodes)).filter(|(node, _)| is_of_next(node));
+    first_lacking(of_next.map(|(_, at)| at))
 }
 
 /// True when every node of the tree in force has confirmed its program without an error.
 pub(crate) fn is_confirmed_in_force(group: &Group, nodes: &[Node]) -> bool {
-    let in_force = group.plan().into_iter().flat_map(|p| &p.tree.nodes).map(|t| &nodes[t.node]);
-    first_lacking(group.allocation.group_id, in_force).is_none()
+    first_lacking(AtNode::in_force(group, nodes)).is_none()
 }
 
-fn first_lacking<'a>(id: GroupId, mut nodes: impl Iterator<Item = &'a Node>) -> Option<(String, String)> {
-    nodes.find_map(|node| {
-        let name = &node.spec.base.name;
-        let p = node_progress(node, id);
-        let program = node.spec.groups.get(&id);
-        let prevents = |e: &&ItemError| program.is_some_and(|program| prevents(e, &node.spec, program));
-        let why = if let Some(e) = p.errors.iter().find(prevents) {
+fn first_lacking<'a>(mut nodes: impl Iterator<Item = AtNode<'a>>) -> Option<(String, String)> {
+    nodes.find_map(|at| {
+        let name = at.name();
+        let prevents = |e: &&ItemError| at.program().is_some_and(|program| prevents(e, &at.node.spec, program));
+        let why = if let Some(e) = at.errors().find(prevents) {
             format!("node {name}: {} {}: {}", e.kind, e.name, e.detail)
-        } else if is_confirmed(p.observed_generation, p.desired_generation, node.spec.generation) {
+        } else if at.is_confirmed() {
             return None;
-        } else if p.connected {
+        } else if at.node.connected {
             format!("node {name} has not confirmed its program")
         } else {
             format!(
                 "the agent on {name} is not connected: start canopy-agent there, or check its way to this controller"
             )
         };
-        Some((name.clone(), why))
+        Some((name.to_owned(), why))
     })
 }
 
@@ -189,25 +233,13 @@ pub(crate) fn uses_port(spec: &NodeSpec, program: &GroupProgram, name: &str) -> 
     used.any(|index| spec.base.ports.iter().any(|p| p.index == index && p.name == name))
 }
 
-fn node_progress(node: &Node, id: GroupId) -> NodeProgress {
-    let errors = node.status.iter().flat_map(|s| &s.errors);
-    let program = node.spec.groups.get(&id);
-    let errors = errors.filter(|e| program.is_some_and(|p| concerns(e, &node.spec, p))).cloned().collect();
-    NodeProgress {
-        node: node.spec.base.name.clone(),
-        desired_generation: node.since.get(&id).unwrap_or(node.spec.generation),
-        observed_generation: node.observed(),
-        connected: node.connected,
-        errors,
-    }
-}
-
-fn programmed(waiting: &[(&NodeProgress, Generation)]) -> Condition {
+fn programmed(in_force: &[AtNode<'_>]) -> Condition {
+    let waiting: Vec<AtNode<'_>> = in_force.iter().copied().filter(|at| !at.is_confirmed()).collect();
     if waiting.is_empty() {
         return Condition::new(Kind::Programmed, true, Why::Confirmed, "every node confirmed its program");
     }
-    let names = |of: &[&NodeProgress]| some_names(of.iter().map(|p| p.node.as_str()));
-    let away: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).filter(|p| !p.connected).collect();
+    let names = |of: &[AtNode<'_>]| some_names(of.iter().map(|at| at.name()));
+    let away: Vec<AtNode<'_>> = waiting.iter().copied().filter(|at| !at.node.connected).collect();
     if !away.is_empty() {
         let (verb, their) = if away.len() == 1 { ("agent on", "is") } else { ("agents on", "are") };
         let message = format!(
@@ -216,10 +248,9 @@ fn programmed(waiting: &[(&NodeProgress, Generation)]) -> Condition {
         );
         return Condition::new(Kind::Programmed, false, Why::AgentNotConnected, message);
     }
-    let all: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).collect();
     // Not an epoch: each node's program has its own, of the change that last concerned it (decisions 3.15).
-    let whose = if all.len() == 1 { "its program" } else { "their programs" };
-    let message = format!("waiting for {} to confirm {whose}", names(&all));
+    let whose = if waiting.len() == 1 { "its program" } else { "their programs" };
+    let message = format!("waiting for {} to confirm {whose}", names(&waiting));
     Condition::new(Kind::Programmed, false, Why::Waiting, message)
 }
 
@@ -277,21 +308,21 @@ fn open(group: &Group, programmed: bool) -> Condition {
     Condition::new(Kind::Open, false, Why::Waiting, message)
 }
 
-fn healthy(progress: &[NodeProgress]) -> Condition {
-    let mut errors = progress.iter().flat_map(|p| p.errors.iter().map(move |e| (p, e)));
-    let Some((node, error)) = errors.next() else {
+fn healthy(in_force: &[AtNode<'_>]) -> Condition {
+    let mut errors = in_force.iter().flat_map(|at| at.errors().map(move |e| (at, e)));
+    let Some((at, error)) = errors.next() else {
         return Condition::new(Kind::Healthy, true, Why::NoErrors, "no node reports an error that concerns this group");
     };
     let more = errors.count();
-    let mut message = format!("node {}: {} {}: {}", node.node, error.kind, error.name, error.detail);
+    let mut message = format!("node {}: {} {}: {}", at.name(), error.kind, error.name, error.detail);
     if more > 0 {
         message.push_str(&format!(" (and {more} more)"));
     }
     Condition::new(Kind::Healthy, false, Why::NodeError, message)
 }
 
-fn agents_connected(progress: &[NodeProgress]) -> Condition {
-    let away = || progress.iter().filter(|p| !p.connected).map(|p| p.node.as_str());
+fn agents_connected(in_force: &[AtNode<'_>]) -> Condition {
+    let away = || in_force.iter().filter(|at| !at.node.connected).map(|at| at.name());
     if away().next().is_none() {
         return Condition::new(
             Kind::AgentsConnected,
@@ -352,8 +383,8 @@ fn stalled<'a>(nodes: impl Iterator<Item = &'a Node>, id: GroupId) -> Condition 
 /// Whether a link of the tree loses packets (decisions 3.14): forwarding continues, retransmissions slow it down.
 fn lossy<'a>(nodes: impl Iterator<Item = &'a Node>, id: GroupId) -> Condition {
     let at_node = |n: &'a Node| {
-        let program = n.spec.groups.get(&id);
-        let used = n.lossy.iter().filter(move |(port, _)| program.is_some_and(|p| uses_port(&n.spec, p, port)));
+        let is_used = move |port: &str| n.spec.groups.get(&id).is_some_and(|p| uses_port(&n.spec, p, port));
+        let used = n.lossy.iter().filter(move |(port, _)| is_used(port));
         used.map(|(_, lossy)| (lossy.link.as_str(), lossy.permille))
     };
     // Both ends have it.

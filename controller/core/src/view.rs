@@ -27,6 +27,7 @@ use crate::quota::Quota;
 use crate::retirement::Retirement;
 use crate::states::{LinkState, NodeState, QueueState, Trouble};
 use crate::threshold::Thresholds;
+use crate::uid::Uid;
 
 /// One page of a list, in name order, and the start of the next page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -462,6 +463,27 @@ pub struct GroupView {
     pub spec: GroupSpec,
     /// Observed state.
     pub status: GroupStatus,
+}
+
+/// What a group is doing. Costs no view of its tree, nodes and conditions: it is wanted at every report of every node of the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSummary {
+    /// Names the group for ever.
+    pub uid: Uid,
+    /// Its owner.
+    pub tenant: String,
+    /// Compact identifier.
+    pub group_id: GroupId,
+    /// Phase of its life cycle.
+    pub phase: GroupPhase,
+    /// Why; empty when it is ready.
+    pub reason: String,
+    /// Receivers of the present session that get data.
+    pub receivers: u32,
+    /// Receivers that the stall policy removed, oldest first.
+    pub evicted: Vec<Evicted>,
+    /// What queue pairs are set up with.
+    pub connection: Connection,
 }
 
 /// Observed state of a group.

@@ -56,21 +56,16 @@ impl Membership {
     }
 
     fn snapshot(&self, group: &str) -> Option<(GroupId, WatchGroupResponse)> {
-        self.controller.read(|d| d.group(group)).map(|view| {
-            let s = view.status;
-            let phase = GroupPhase::from(s.phase).into();
-            (
-                s.group_id,
-                WatchGroupResponse {
-                    phase,
-                    reason: s.reason,
-                    receivers: s.receivers.saturating_sub(s.probing.len() as u32),
-                    write_length: s.connection.write_length,
-                    session: s.connection.session,
-                    evicted: s.evicted.into_iter().map(|e| Evicted { host: e.host, reason: e.reason }).collect(),
-                },
-            )
-        })
+        let now = self.controller.read(|d| d.group_summary(group))?;
+        let state = WatchGroupResponse {
+            phase: GroupPhase::from(now.phase).into(),
+            reason: now.reason,
+            receivers: now.receivers,
+            write_length: now.connection.write_length,
+            session: now.connection.session,
+            evicted: now.evicted.into_iter().map(|e| Evicted { host: e.host, reason: e.reason }).collect(),
+        };
+        Some((now.group_id, state))
     }
 }
 

@@ -70,3 +70,57 @@ async fn the_silence_of_a_node_counts_once_its_agent_stays_away_or_is_back() {
         }
     }
 }
+
+/// Two nodes with a host each, and a group from one to the other.
+async fn with_group(controller: &Controller) {
+    let spec = json!({
+        "nodes": [{"name": "n1", "id": 1}, {"name": "n2", "id": 2}],
+        "hosts": [
+            {"name": "h1", "prefix": "2001:db8:1::/64", "address": "2001:db8:1::1"},
+            {"name": "h2", "prefix": "2001:db8:2::/64", "address": "2001:db8:2::1"},
+        ],
+        "links": [
+            {"a": "n1/eth1", "b": "n2/eth1"}, {"a": "n1/eth2", "b": "h1/eth0"}, {"a": "n2/eth2", "b": "h2/eth0"},
+        ],
+    });
+    let topology =
+        Command::PutTopology { labels: Labels::new(), spec: serde_json::from_value(spec).unwrap(), if_match: None };
+    let group = Command::PutGroup {
+        tenant: None,
+        name: "g".into(),
+        labels: Labels::new(),
+        spec: Default::default(),
+        if_match: None,
+        create_only: true,
+    };
+    let join = |host: &str, role: &str| Command::PutMember {
+        group: "g".into(),
+        spec: serde_json::from_value(json!({"host": host, "role": role, "qpn": 17})).unwrap(),
+        create_only: true,
+        instance: None,
+        lease: None,
+    };
+    for command in [topology, group, join("h1", "source"), join("h2", "receiver")] {
+        controller.execute(command, None, false).await.unwrap();
+    }
+}
+
+/// Catches an agent that comes or goes without the groups of its node being assessed, and assessments that never end.
+#[tokio::test(start_paused = true)]
+async fn groups_are_assessed_when_agents_come_and_go() {
+    let Running { controller, .. } = start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
+    with_group(&controller).await;
+    let _specs = ["n1", "n2"].map(|node| controller.watch_node(node).unwrap());
+    let mut changed = controller.follow_groups();
+    let mut assessed = async || {
+        let mut assessed = 0;
+        while tokio::time::timeout(Duration::from_secs(1), changed.changed()).await.is_ok_and(|names| names == ["g"]) {
+            assessed += 1;
+        }
+        assessed
+    };
+    let agents = ["n1", "n2"].map(|node| controller.agent_connected(node));
+    assert_eq!(assessed().await, 1, "both agents came");
+    drop(agents);
+    assert_eq!(assessed().await, 1, "both agents went");
+}

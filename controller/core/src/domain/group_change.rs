@@ -3,6 +3,7 @@
 
 use canopy_model::ids::Generation;
 use canopy_model::node_spec::GroupProgram;
+use std::sync::Arc;
 
 use super::bound::{MAX_BEHIND, MAX_FORCED, exceeded, is_far, note};
 use super::change::{Effect, GroupEffect, Prepared};
@@ -208,7 +209,7 @@ fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(Settl
     if matches!(step, Step::GivenUp(_)) {
         let is_there =
             matches!(&next, Ok(Planned::Live(next, wanted)) if next.tree == plan.tree && *wanted == programs);
-        return Ok(Some(((GroupState::Live(plan), programs), Some(step).filter(|_| !is_there))));
+        return Ok(Some(((GroupState::Live(Arc::new(plan)), programs), Some(step).filter(|_| !is_there))));
     }
     let since = group.making().map_or(state.revision + 1, |making| making.since);
     let (step, programs) = match next? {
@@ -218,7 +219,7 @@ fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(Settl
             None => return Ok(None),
         },
     };
-    Ok(Some(((GroupState::Live(plan), programs), step)))
+    Ok(Some(((GroupState::Live(Arc::new(plan)), programs), step)))
 }
 
 /// `group`, which is about to change, as input of the planner.
@@ -255,7 +256,7 @@ pub(super) fn settle(planned: Planned) -> Settled {
         Planned::Waiting(reason) => (GroupState::Waiting(reason), Vec::new()),
         Planned::Failed(reason) => (GroupState::Failed(reason), Vec::new()),
         Planned::NoWay(reason) => (GroupState::Infeasible(reason), Vec::new()),
-        Planned::Live(plan, programs) => (GroupState::Live(plan), programs),
+        Planned::Live(plan, programs) => (GroupState::Live(Arc::new(plan)), programs),
     }
 }
 

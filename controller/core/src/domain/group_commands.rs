@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Commands on groups.
 
+use std::sync::Arc;
+
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, check_name};
 use canopy_model::{FieldError, FieldErrors};
@@ -79,12 +81,13 @@ impl GroupCommands<'_> {
             return Ok(self.remove(old));
         }
         let mut group = old.clone();
-        let left = group.members.keys().nth(MOST_REMOVED).cloned().unwrap_or_default();
-        let stays = group.members.split_off(&left);
-        let removed = std::mem::replace(&mut group.members, stays);
+        let removed: Vec<Arc<str>> = old.members.keys().take(MOST_REMOVED).cloned().collect();
+        for host in &removed {
+            group.members.remove(host);
+        }
         group.epoch += 1;
         let mut change = GroupChange::new(self.0, group, Outcome::Updated, generation);
-        for host in removed.keys() {
+        for host in &removed {
             change = change.with(Write::Delete { key: member_key(&name, host) });
         }
         Ok(change.prepare_if_planned(self.0))

@@ -83,7 +83,7 @@ impl Groups {
         if member.spec.role == Role::Receiver {
             self.tenants.receiver_joined(&group.metadata.tenant);
         }
-        group.members.insert(member.spec.host.clone(), member);
+        group.members.insert(member.spec.host.as_str().into(), Arc::new(member));
         true
     }
 

@@ -46,7 +46,7 @@ impl Domain {
     pub fn leases(&self) -> Vec<(String, String)> {
         let of_group = |(group, g): (&String, &Group)| {
             let leased = g.members.iter().filter(|(_, m)| m.lease);
-            leased.map(|(host, _)| (group.clone(), host.clone())).collect::<Vec<_>>()
+            leased.map(|(host, _)| (group.clone(), host.to_string())).collect::<Vec<_>>()
         };
         self.state.groups.iter().flat_map(of_group).collect()
     }

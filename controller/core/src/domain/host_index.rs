@@ -2,12 +2,9 @@
 //! Index of groups by the hosts that are their members, so that what concerns a host does not scan every group.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
-use crate::member::Member;
-
-/// Members by host, as a group has them.
-type Members = BTreeMap<String, Member>;
+use crate::member::Members;
 
 /// For each host that is a member of a group: the names of its groups.
 #[derive(Clone, Debug, Default)]

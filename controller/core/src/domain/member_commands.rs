@@ -2,6 +2,7 @@
 //! Commands on memberships: joining and leaving.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use canopy_model::FieldError;
 use canopy_model::group::Replication;
@@ -52,17 +53,17 @@ impl MemberCommands<'_> {
         }
         self.check_address(&spec)?;
         check_member(self.0, &spec.host)?;
-        let present = old.members.get(&spec.host);
+        let present = old.members.get(spec.host.as_str());
         // A receiver of an ended session joins as if it were new.
         if let Some(present) = present.filter(|m| old.takes_part(m)) {
             let is_known = instance.is_none() || instance == present.instance;
             let lease = lease.unwrap_or(present.lease);
             if present.spec == spec && is_known {
-                return Ok(self.store_changed(old, present, Member { lease, ..present.clone() }));
+                return Ok(self.store_changed(old, present, Member { lease, ..(**present).clone() }));
             }
             // Nothing of this session has reached its queue pair, or left it: which one it is makes no difference yet.
             if present.spec == spec && !old.is_open() {
-                return Ok(self.store(old, Member { instance, lease, ..present.clone() }));
+                return Ok(self.store(old, Member { instance, lease, ..(**present).clone() }));
             }
             if create_only && present.spec != spec {
                 let detail = format!(
@@ -117,7 +118,7 @@ impl MemberCommands<'_> {
         };
         let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
         let write = Write::Put(Record::Member(Box::new(record)));
-        new.members.insert(host.clone(), member);
+        new.members.insert(host.as_str().into(), Arc::new(member));
         new.evicted.retain(|e| e.host != host);
         let change = GroupChange::new(self.0, new, outcome, generation).with(write).drawn(cursors);
         change.prepare(self.0).map_err(|e| in_group(group, e))
@@ -130,7 +131,7 @@ impl MemberCommands<'_> {
         let Some(member) = old.members.get(host) else {
             return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
         };
-        let known = Member { start: Some(start), answered: true, ..member.clone() };
+        let known = Member { start: Some(start), answered: true, ..(**member).clone() };
         Ok(self.learn(old, member, since, known))
     }
 
@@ -141,7 +142,7 @@ impl MemberCommands<'_> {
         let Some(member) = old.members.get(host) else {
             return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
         };
-        Ok(self.learn(old, member, since, Member { answered: true, ..member.clone() }))
+        Ok(self.learn(old, member, since, Member { answered: true, ..(**member).clone() }))
     }
 
     /// Stores what became `known` about the late receiver that joined at `since`, if `member` is that one.
@@ -163,7 +164,7 @@ impl MemberCommands<'_> {
         let (group, generation) = (old.metadata.name.clone(), member.metadata.generation);
         let record = MemberRecord { group, revision: self.0.revision + 1, member: member.clone() };
         let mut new = old.clone();
-        new.members.insert(member.spec.host.clone(), member);
+        new.members.insert(member.spec.host.as_str().into(), Arc::new(member));
         let write = Write::Put(Record::Member(Box::new(record)));
         GroupChange::new(self.0, new, Outcome::Updated, generation).with(write).prepare_if_planned(self.0)
     }
@@ -256,7 +257,8 @@ impl MemberCommands<'_> {
 
 /// At most one source per group.
 fn check_source(group: &Group, spec: &MemberSpec) -> Result<(), FieldError> {
-    let is_another = |(host, other): &(&String, &Member)| other.spec.role == Role::Source && **host != spec.host;
+    let is_another =
+        |(host, other): &(&Arc<str>, &Arc<Member>)| other.spec.role == Role::Source && ***host != spec.host;
     let Some((host, _)) = group.members.iter().find(is_another).filter(|_| spec.role == Role::Source) else {
         return Ok(());
     };
@@ -276,7 +278,7 @@ fn check_start_psn(group: &Group, spec: &MemberSpec) -> Result<Option<Psn>, Fiel
         return Err(FieldError::new("spec.startPsn", detail));
     }
     // A source that joins again begins a session in which it is alone.
-    let again = group.members.get(&spec.host).is_some_and(|m| m.spec.role == Role::Source);
+    let again = group.members.get(spec.host.as_str()).is_some_and(|m| m.spec.role == Role::Source);
     let receivers = group.receivers();
     if receivers > 0 && !again {
         let detail = format!(

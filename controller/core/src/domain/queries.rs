@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What APIs ask of a domain.
 
+use canopy_model::status::GroupPhase;
 use canopy_paths::path::Style;
 use canopy_paths::program::Header;
 use canopy_units::Monotonic;
@@ -19,9 +20,10 @@ use crate::fields::{FieldSelector, HostField, LinkField, NodeField};
 use crate::map::{Layer, LayerView, MapView};
 use crate::path::{DecodedView, PathsView};
 use crate::states::Troubles;
+use crate::status::assess;
 use crate::view::{
-    FlowView, GroupView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, RestartingAgent, TopologyStatus,
-    TopologyView,
+    FlowView, GroupSummary, GroupView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, RestartingAgent,
+    TopologyStatus, TopologyView,
 };
 
 impl Domain {
@@ -104,6 +106,16 @@ impl Domain {
     /// index. At most [`EXAMINED`] groups are examined. Phases are compared last: a page with `next` may be short.
     pub fn groups(&self, filter: &GroupFilter, after: Option<&str>, limit: usize) -> Page<GroupView> {
         Views(&self.state).groups(filter, after, limit)
+    }
+
+    /// What a group is doing.
+    pub fn group_summary(&self, name: &str) -> Option<GroupSummary> {
+        Views(&self.state).group_summary(name)
+    }
+
+    /// Calls `visit` for every group and its phase, in name order; costs no view of it.
+    pub fn for_each_phase(&self, mut visit: impl FnMut(&str, GroupPhase)) {
+        self.state.groups.iter().for_each(|(name, group)| visit(name, assess(group, &self.state.nodes).phase));
     }
 
     /// The same of `names`, which are in order.

@@ -2,6 +2,7 @@
 //! Groups over another network.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::GroupProgram;
@@ -137,7 +138,13 @@ impl<'a> Replanner<'a> {
             Planned::Waiting(_) | Planned::Failed(_) => return None,
         };
         let behind = step.map(|step| Behind { step });
-        Some(Replan { name: name.to_owned(), epoch: group.epoch, state: GroupState::Live(plan), behind, programs })
+        Some(Replan {
+            name: name.to_owned(),
+            epoch: group.epoch,
+            state: GroupState::Live(Arc::new(plan)),
+            behind,
+            programs,
+        })
     }
 
     /// The tree in force, as the network has it now: nodes and ports may have been renumbered, links have another MTU. `None` if it is

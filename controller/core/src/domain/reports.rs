@@ -34,8 +34,13 @@ impl Reports<'_> {
                 ),
             ));
         }
-        let touched = touched_groups(&self.0.nodes[node], &status);
-        Ok(self.observe(node, &touched, |n| n.status = Some(status)))
+        let Touched { confirmed, others } = touched_groups(&self.0.nodes[node], &status);
+        let mut changed = self.observe(node, &others, |n| n.status = Some(status));
+        // Their conditions name who has not confirmed, or how many have not.
+        changed.extend(confirmed.iter().filter_map(|id| self.0.groups.name(*id).map(str::to_owned)));
+        changed.sort_unstable();
+        changed.dedup();
+        Ok(changed)
     }
 
     /// See [`super::Domain::agent_connected`].
@@ -88,14 +93,23 @@ impl Reports<'_> {
         change(&mut self.0.nodes[node]);
         let after = assess_all(self.0);
         let mut changed: Vec<String> =
-            before.into_iter().zip(after).filter(|((_, b), (_, a))| a.differs(b)).map(|((name, _), _)| name).collect();
+            before.into_iter().zip(after).filter(|((_, b), (_, a))| a != b).map(|((name, _), _)| name).collect();
         changed.sort_unstable();
         changed
     }
 }
 
-/// The groups at `node` whose assessment this report can change; empty for a repeated report.
-fn touched_groups(node: &Node, status: &NodeStatus) -> BTreeSet<GroupId> {
+/// The groups at a node whose assessment a report can change.
+#[derive(Default)]
+struct Touched {
+    /// It confirms their programs, or no longer does: their assessment is another one.
+    confirmed: BTreeSet<GroupId>,
+    /// Its errors about them are others.
+    others: BTreeSet<GroupId>,
+}
+
+/// Nothing, of a repeated report.
+fn touched_groups(node: &Node, status: &NodeStatus) -> Touched {
     let old = node.status.as_ref();
     let empty: &[ItemError] = &[];
     let old_errors = old.map_or(empty, |s| &s.errors);
@@ -104,11 +118,11 @@ fn touched_groups(node: &Node, status: &NodeStatus) -> BTreeSet<GroupId> {
     let mut differing = in_one(old_errors, &status.errors);
     differing.extend(in_one(&status.errors, old_errors));
     if differing.contains(&None) {
-        return node.spec.groups.keys().copied().collect();
+        return Touched { others: node.spec.groups.keys().copied().collect(), ..Touched::default() };
     }
     // A generation later than the spec's confirms nothing.
     let counts = |observed: Option<Generation>| observed.filter(|observed| *observed <= node.spec.generation);
     let now = (status.observed_term == node.spec.term).then_some(status.observed_generation);
-    let confirmed = node.since.between(counts(node.observed()), counts(now));
-    confirmed.chain(differing.into_iter().flatten()).collect()
+    let confirmed = node.since.between(counts(node.observed()), counts(now)).collect();
+    Touched { confirmed, others: differing.into_iter().flatten().collect() }
 }

@@ -14,6 +14,7 @@ use super::silences::Silences;
 use super::state::{Hmac, State};
 use crate::error::RestoreError;
 use crate::hmac::HmacSettings;
+use crate::member::Members;
 use crate::record::{
     GroupRecord, HmacRecord, LinksRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key,
     links_key, topology_key,
@@ -148,7 +149,7 @@ fn restore_group(
         epoch: present,
         recorded_epoch: epoch,
         recorded_tree,
-        members: BTreeMap::new(),
+        members: Members::new(),
         opened: opened.unwrap_or(0),
         session,
         ended,

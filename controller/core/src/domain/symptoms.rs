@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use canopy_model::ids::{GroupId, PortIndex, Qpn};
 use canopy_model::member::Role;
@@ -31,9 +32,8 @@ use crate::plan::GroupPlan;
 use crate::problem::{Object, ObjectKind, ProblemCode as Code};
 use crate::resource::{Group, GroupState, Node, RestartState, Stall, Step};
 use crate::retirement::Retirement;
-use crate::status::{assess, percent};
+use crate::status::{AtNode, percent};
 use crate::threshold::Bound;
-use crate::view::NodeProgress;
 
 /// Links that are named as a possible reason why a group has no tree, at most.
 const MAX_SUSPECTS: usize = 32;
@@ -201,8 +201,7 @@ impl Symptoms<'_> {
             }
             GroupState::Live(plan) => plan,
         };
-        let progress = assess(group, &self.state.nodes).nodes;
-        self.confirmations(name, group, plan, &progress, &mut all);
+        self.confirmations(name, group, &mut all);
         match group.behind.as_ref().map(|b| &b.step) {
             Some(Step::GivenUp(given_up)) => {
                 let causes = self.of_agent(&given_up.node);
@@ -246,30 +245,22 @@ impl Symptoms<'_> {
     }
 
     /// Nodes that have not confirmed, and those that report errors about the group.
-    fn confirmations(
-        &self,
-        name: &str,
-        group: &Group,
-        plan: &GroupPlan,
-        progress: &[NodeProgress],
-        all: &mut Vec<Symptom>,
-    ) {
+    fn confirmations(&self, name: &str, group: &Group, all: &mut Vec<Symptom>) {
         let object = || Object::Group(name.to_owned());
-        let in_force = progress.iter().zip(group.nodes()).take(plan.tree.nodes.len());
         let (mut waiting, mut waiting_for, mut errors, mut causes) = (vec![], vec![], vec![], vec![]);
-        for (p, at) in in_force {
-            let node = &self.state.nodes[at];
-            if !crate::status::is_confirmed(p.observed_generation, p.desired_generation, node.spec.generation) {
+        for at in AtNode::in_force(group, &self.state.nodes) {
+            let (node, name) = (at.node, at.name());
+            if !at.is_confirmed() {
                 let is_restarting = matches!(&node.restart, Some(r) if r.state != RestartState::Away);
-                waiting.push(format!("{}{}", p.node, if is_restarting { ", whose agent restarts" } else { "" }));
-                waiting_for.extend(self.of_agent(&p.node));
-                waiting_for.push(ProblemKey::new(Code::NodeBehind, Object::Node(p.node.clone())));
+                waiting.push(format!("{name}{}", if is_restarting { ", whose agent restarts" } else { "" }));
+                waiting_for.extend(self.of_agent(name));
+                waiting_for.push(ProblemKey::new(Code::NodeBehind, Object::Node(name.to_owned())));
             }
-            for error in &p.errors {
+            for error in at.errors() {
                 let key = self.key_of(node, error);
                 // What the object itself is found by needs no cause.
                 if key.object != object() {
-                    errors.push(format!("{}: {} {}: {}", p.node, error.kind, error.name, error.detail));
+                    errors.push(format!("{name}: {} {}: {}", error.kind, error.name, error.detail));
                     causes.push(key);
                 }
             }
@@ -294,16 +285,13 @@ impl Symptoms<'_> {
         let mut culprits = Vec::new();
         for (position, tree_node) in nodes.iter().enumerate().rev() {
             let node = &self.state.nodes[tree_node.node];
-            let mut children: BTreeMap<_, usize> = BTreeMap::new();
-            for child in &tree_node.children {
-                children.insert(self.state.nodes[nodes[*child].node].spec.base.node_address, *child);
-            }
+            let address_of = |child: usize| self.state.nodes[nodes[child].node].spec.base.node_address;
             explained[position] = tree_node.children.iter().any(|child| explained[*child]);
             for (address, stall) in stalls_of(node, id) {
                 let found = if stall.is_receiver {
                     Some(self.receiver(name, node, address, stall, id))
                 } else {
-                    let child = children.get(&address).copied();
+                    let child = tree_node.children.iter().copied().find(|child| address_of(*child) == address);
                     child.filter(|child| !explained[*child]).and_then(|child| self.branch(node, plan, child))
                 };
                 if let Some(symptom) = found {
@@ -467,7 +455,7 @@ impl Symptoms<'_> {
     fn of_dead_links(&self, group: &Group) -> Vec<ProblemKey> {
         let Some(network) = self.state.network() else { return Vec::new() };
         let with = |role| group.members.values().filter(move |m| m.spec.role == role && group.takes_part(m));
-        let node_of = |member: &Member| network.host(&member.spec.host).map(|at| at.node);
+        let node_of = |member: &Arc<Member>| network.host(&member.spec.host).map(|at| at.node);
         let Some(from) = with(Role::Source).find_map(node_of) else { return Vec::new() };
         let dead = network.broken_towards(from, with(Role::Receiver).filter_map(node_of), MAX_SUSPECTS);
         let keys = dead.into_iter().flat_map(|link| {

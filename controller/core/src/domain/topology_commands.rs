@@ -268,7 +268,7 @@ impl TopologyCommands<'_> {
     fn check_members(&self, network: &Network) -> Result<(), DomainError> {
         for (name, group) in self.0.groups.with_members() {
             for (host, member) in &group.members {
-                let in_use = |detail: String| Err(DomainError::InUse { kind: "host", name: host.clone(), detail });
+                let in_use = |detail: String| Err(DomainError::InUse { kind: "host", name: host.to_string(), detail });
                 match (network.host(host), member.spec.address) {
                     (None, _) => {
                         return in_use(format!(

@@ -19,7 +19,7 @@ use crate::limits::MAX_PAGE;
 use crate::member::Member;
 use crate::plan::GroupPlan;
 use crate::resource::{Group, Node};
-use crate::status::assess;
+use crate::status::{Assessment, AtNode, assess};
 use crate::topology::Network;
 use crate::view::*;
 
@@ -93,6 +93,22 @@ impl Views<'_> {
         self.member_view(g, g.members.get(host)?)
     }
 
+    /// One group's, without what only operators read.
+    pub(super) fn group_summary(&self, name: &str) -> Option<GroupSummary> {
+        let group = self.0.groups.get(name)?;
+        let Assessment { phase, reason, .. } = assess(group, &self.0.nodes);
+        Some(GroupSummary {
+            uid: group.metadata.uid,
+            tenant: group.metadata.tenant.clone(),
+            group_id: group.allocation.group_id,
+            phase,
+            reason,
+            receivers: (group.receivers() - group.probing().count()) as u32,
+            evicted: group.evicted.clone(),
+            connection: super::connection::connection(&self.0.addresses, group)?,
+        })
+    }
+
     fn group_view(&self, group: &Group) -> Option<GroupView> {
         let assessment = assess(group, &self.0.nodes);
         Some(GroupView {
@@ -114,7 +130,7 @@ impl Views<'_> {
                 evicted: group.evicted.clone(),
                 encoding: group.plan().map(|p| p.encoding.clone()),
                 tree: self.tree_view(group).unwrap_or_default(),
-                nodes: assessment.nodes,
+                nodes: AtNode::all(group, &self.0.nodes).map(AtNode::progress).collect(),
             },
         })
     }

@@ -10,7 +10,7 @@ use crate::testing::clos::fat_tree;
 use crate::testing::link;
 
 /// The same switches with so many hosts at each edge.
-fn with_hosts(mut t: TopologySpec, each: u32) -> TopologySpec {
+pub(super) fn with_hosts(mut t: TopologySpec, each: u32) -> TopologySpec {
     let edges: Vec<String> = t.nodes.iter().filter(|n| n.name.starts_with("edge")).map(|n| n.name.clone()).collect();
     for (at, edge) in edges.iter().enumerate() {
         for port in 0..each {

@@ -56,6 +56,7 @@ mod records;
 mod refusals;
 mod restarts;
 mod retirements;
+mod scale;
 mod sessions;
 mod silence;
 mod silences;

@@ -439,7 +439,13 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
         }
         covered.check(&w)?;
         for host in w.domain.hosts(&NameFilter::default(), None, 1000).items {
-            let all = w.domain.state.groups.iter().filter(|(_, g)| g.members.contains_key(&host.name)).map(|(n, _)| n);
+            let all = w
+                .domain
+                .state
+                .groups
+                .iter()
+                .filter(|(_, g)| g.members.contains_key(host.name.as_str()))
+                .map(|(n, _)| n);
             let found = w.domain.state.groups.of_host(&host.name);
             prop_assert_eq!(found.collect::<Vec<_>>(), all.collect::<Vec<_>>(), "{}", host.name);
         }
