@@ -205,7 +205,7 @@ async fn a_spec_for_another_node_is_refused_and_its_term_is_not_taken() {
     let mut controller = Controller::start(&place.socket());
     let mut link = link(&place.socket(), None);
     let mut other = spec(9, 9, &[]);
-    other.base.name = "leaf-2".into();
+    other.base_mut().name = "leaf-2".into();
     controller.watch().await.send(snapshot(&other)).await;
     let reason = refusal(&mut link).await;
     assert!(reason.starts_with("base.name") && reason.contains("leaf-2"), "{reason}");

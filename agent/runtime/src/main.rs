@@ -260,7 +260,7 @@ async fn remove_all(config: &Config, ledger: Option<&Ledger>) -> anyhow::Result<
     Machine::at(Path::new("/")).check_pin_dir(&pin_dir).map_err(anyhow::Error::msg)?;
     // Its addresses are known by it alone.
     let held = ledger.map(|ledger| ledger.load(&config.node)).transpose()?.flatten();
-    let base = held.as_ref().map(|held| &held.spec().base);
+    let base = held.as_ref().map(|held| &*held.spec().base);
     canopy_datapath::cleanup(&pin_dir, hold(config)?, base).await.context("cleaning up")
 }
 

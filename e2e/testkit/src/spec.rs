@@ -22,7 +22,7 @@ pub fn delta(from: &NodeSpec, to: &NodeSpec) -> pb::WatchResponse {
 /// A spec for `leaf-1` with the given groups.
 pub fn spec(term: u64, generation: u64, groups: &[u64]) -> NodeSpec {
     let programs = groups.iter().map(|id| program(*id));
-    NodeSpec { term, generation, base: base("leaf-1"), groups: programs.map(|p| (p.group_id, p)).collect() }
+    NodeSpec { term, generation, base: base("leaf-1").into(), groups: programs.map(|p| (p.group_id, p)).collect() }
 }
 
 fn base(name: &str) -> NodeBase {

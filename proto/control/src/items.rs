@@ -36,7 +36,7 @@ impl Items {
     /// Encodes every item of `spec`.
     pub fn encode(spec: &NodeSpec) -> Self {
         let mut items = Self::default();
-        items.set_base(pb::NodeBase::from(&spec.base).encode_to_vec().into());
+        items.set_base(pb::NodeBase::from(&*spec.base).encode_to_vec().into());
         for (id, program) in spec.groups.iter() {
             items.upsert(*id, pb::GroupProgram::from(program).encode_to_vec().into());
         }
@@ -47,7 +47,7 @@ impl Items {
     /// what differs.
     pub fn advance(&mut self, from: &NodeSpec, to: &NodeSpec) {
         if from.base != to.base {
-            self.set_base(pb::NodeBase::from(&to.base).encode_to_vec().into());
+            self.set_base(pb::NodeBase::from(&*to.base).encode_to_vec().into());
         }
         for (id, program) in to.groups.changed_since(&from.groups) {
             match program {

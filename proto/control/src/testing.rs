@@ -148,7 +148,8 @@ pub(crate) fn full_spec() -> NodeSpec {
             addressing: AddressPlan::default(),
             hmac: Some(hmac([(3, 0x55, FlagBit::Rfc8754), (4, 0x66, FlagBit::Linux)], 3, true)),
             path_links: vec![path_link(1, 2), PathLink { port: port(2), un: None }],
-        },
+        }
+        .into(),
         groups: [4, 5].map(|id| (GroupId::new("id", id).unwrap(), program(id))).into(),
     }
 }
@@ -159,7 +160,7 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
     macro_rules! changed {
         ($($field:ident $(. $rest:ident)* $([$i:expr] $(. $inner:ident)*)? = $value:expr),+ $(,)?) => {$({
             let mut spec = full_spec();
-            spec.base.$field$(.$rest)*$([$i]$(.$inner)*)? = $value;
+            spec.base_mut().$field$(.$rest)*$([$i]$(.$inner)*)? = $value;
             all.push((stringify!($field$(.$rest)*$([$i]$(.$inner)*)?), spec));
         })+};
     }
@@ -506,7 +507,7 @@ pub(crate) fn node_spec() -> impl Strategy<Value = NodeSpec> {
     (any::<u32>(), any::<u32>(), arb_base(), prop::collection::vec(arb_program(), 0..5)).prop_map(
         |(term, generation, base, programs)| {
             let groups = programs.into_iter().map(|p| (p.group_id, p)).collect();
-            NodeSpec { term: term.into(), generation: generation.into(), base, groups }
+            NodeSpec { term: term.into(), generation: generation.into(), base: base.into(), groups }
         },
     )
 }

@@ -4,6 +4,8 @@
 //! A delta names the digest of the content that it is relative to, and carries the digest of the content that must come out, so
 //! that a lost, repeated or misapplied update is found at once; the agent then watches anew and gets a snapshot.
 
+use std::sync::Arc;
+
 use canopy_model::FieldError;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId};
@@ -40,7 +42,7 @@ impl HeldSpec {
     /// # Errors
     /// Which field of which item is wrong.
     pub fn parse(term: u64, generation: Generation, items: Items) -> Result<Self, FieldError> {
-        let base = parse_base(items.base())?;
+        let base = Arc::new(parse_base(items.base())?);
         let groups: Result<Programs, FieldError> =
             items.groups().map(|(id, octets)| Ok((id, parse_program(id, octets)?))).collect();
         Ok(Self { spec: NodeSpec { term, generation, base, groups: groups? }, items })
@@ -170,7 +172,7 @@ fn apply_delta(
     let mut next = held.clone();
     (next.spec.term, next.spec.generation) = (term, generation);
     if let Some(base) = delta.base {
-        next.spec.base = parse_base(&base)?;
+        next.spec.base = Arc::new(parse_base(&base)?);
         next.items.set_base(base);
     }
     for id in delta.removed_groups {

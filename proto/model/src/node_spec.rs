@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_units::{Octets, Rate};
@@ -31,10 +32,17 @@ pub struct NodeSpec {
     pub term: u64,
     /// Grows with every change of this node's spec.
     pub generation: Generation,
-    /// What does not depend on groups.
-    pub base: NodeBase,
+    /// What does not depend on groups. Shared, because most changes of a spec are of groups.
+    pub base: Arc<NodeBase>,
     /// One program per group that this node takes part in.
     pub groups: Programs,
+}
+
+impl NodeSpec {
+    /// The base, to be changed; a copy of it while it is shared.
+    pub fn base_mut(&mut self) -> &mut NodeBase {
+        Arc::make_mut(&mut self.base)
+    }
 }
 
 /// Identity, ports and unicast routes.

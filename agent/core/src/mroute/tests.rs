@@ -171,7 +171,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         (program.group_id, program)
     };
     let base = testing::base((1..=50).map(testing::port).collect());
-    (NodeSpec { term: 1, generation: 1, base, groups: groups.iter().map(program).collect() }, interfaces)
+    (NodeSpec { term: 1, generation: 1, base: base.into(), groups: groups.iter().map(program).collect() }, interfaces)
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn only_receivers_behind_a_port_to_a_host_have_a_host() {
     let spec = |program: &canopy_model::node_spec::GroupProgram, largest_packet| NodeSpec {
         term: 1,
         generation: 1,
-        base: testing::base(ports.clone()),
+        base: testing::base(ports.clone()).into(),
         groups: [(program.group_id, canopy_model::node_spec::GroupProgram { largest_packet, ..program.clone() })]
             .into_iter()
             .collect(),

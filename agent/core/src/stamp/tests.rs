@@ -173,7 +173,8 @@ fn links_to_nodes_are_measured_and_links_to_hosts_are_not() {
     let [one, two, mut three] = [1, 2, 3].map(crate::testing::port);
     three.peer = Peer::Node { name: "n3".into(), link_local: neighbour() };
     let ports = vec![one, canopy_model::node_spec::Port { peer: host, ..two }, three];
-    let spec = NodeSpec { term: 1, generation: 1, base: crate::testing::base(ports), groups: Default::default() };
+    let spec =
+        NodeSpec { term: 1, generation: 1, base: crate::testing::base(ports).into(), groups: Default::default() };
     let found = stamp_links(&spec);
     let link = |n: u64, neighbour| StampLink {
         port: crate::testing::index(n),

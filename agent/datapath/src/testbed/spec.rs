@@ -150,7 +150,8 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             addressing: plan,
             hmac: s.hmac.clone(),
             path_links,
-        },
+        }
+        .into(),
         groups: [(ok(GroupId::new("group", 5)), group)].into(),
     }
 }

@@ -393,7 +393,7 @@ fn a_member_of_a_bridge_that_is_a_port_is_not_outside() {
         let mut port = s.base.ports[0].clone();
         (port.index, port.name) = (canopy_model::ids::PortIndex::new("port", 77).unwrap(), "br7".into());
         port.link_local = at("fe80::77");
-        s.base.ports.push(port);
+        s.base_mut().ports.push(port);
     });
     assert_eq!(errors, []);
     assert!(run("tc", "filter show dev br7 ingress").contains("canopy_dispatch"));

@@ -242,7 +242,7 @@ fn a_rotation_drops_nothing_and_the_former_key_is_refused_afterwards() {
     assert_eq!(send(&edge, &a()), REDIRECT);
     let state = edge.state().data_packets;
     let step = |edge: &mut Testbed, hmac: Option<SrhHmac>| {
-        assert_eq!(edge.reconcile(|s| s.base.hmac = hmac), []);
+        assert_eq!(edge.reconcile(|s| s.base_mut().hmac = hmac), []);
         let differences = edge.reconcile(|_| ());
         assert_eq!(differences, []);
     };
@@ -278,9 +278,9 @@ fn the_headend_changes_its_key_between_two_packets() {
         (srh.flags, srh.hmac.map(|hmac| hmac.key_id))
     };
     assert_eq!(sent_with(&bed, 100), (0, Some(a().id.get())));
-    assert_eq!(bed.reconcile(|s| s.base.hmac = keys(&[a(), b()], 1, true)), []);
+    assert_eq!(bed.reconcile(|s| s.base_mut().hmac = keys(&[a(), b()], 1, true)), []);
     assert_eq!(sent_with(&bed, 101), (8, Some(b().id.get())));
-    assert_eq!(bed.reconcile(|s| s.base.hmac = None), []);
+    assert_eq!(bed.reconcile(|s| s.base_mut().hmac = None), []);
     assert_eq!(sent_with(&bed, 102), (0, None));
 }
 
@@ -301,7 +301,7 @@ fn an_entry_that_disappears_is_restored_and_nothing_passes_without_it() {
 fn a_group_whose_headend_is_not_known_is_an_error_and_not_a_hole() {
     let mut bed = Testbed::new(&Shape { receivers: 1, ..Shape::default() });
     let errors = bed.reconcile(|s| {
-        s.base.hmac = keys(&[a()], 0, true);
+        s.base_mut().hmac = keys(&[a()], 0, true);
         s.groups.for_each_mut(|g| g.headend_address = None);
     });
     assert_eq!(errors.len(), 1);

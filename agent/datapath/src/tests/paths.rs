@@ -112,9 +112,10 @@ impl Node {
     fn becomes(&mut self, usid: u16, far: &[u16; 4]) {
         let id = |number: u16| NodeId::new("node", number.into()).ok();
         let errors = self.bed.reconcile(|spec| {
-            spec.base.node_id = id(usid).unwrap();
-            for link in &mut spec.base.path_links {
-                let port = spec.base.ports.iter().find(|p| p.index == link.port).unwrap();
+            let base = spec.base_mut();
+            base.node_id = id(usid).unwrap();
+            for link in &mut base.path_links {
+                let port = base.ports.iter().find(|p| p.index == link.port).unwrap();
                 link.un = FABRIC.iter().position(|name| *name == port.name).and_then(|i| id(far[i]));
             }
         });
@@ -284,8 +285,9 @@ fn malformed_programs_are_dropped() {
 fn a_program_larger_than_the_next_link_is_counted_for_its_size() {
     let mut node = Node::new();
     assert!(Command::new("ip").args(["link", "set", "dev", "d1", "mtu", "1280"]).status().unwrap().success());
-    let errors =
-        node.bed.reconcile(|spec| spec.base.ports.iter_mut().filter(|p| p.name == "d1").for_each(|p| p.mtu = 1280));
+    let errors = node
+        .bed
+        .reconcile(|spec| spec.base_mut().ports.iter_mut().filter(|p| p.name == "d1").for_each(|p| p.mtu = 1280));
     assert_eq!(errors, []);
     let of = |octets: usize| packet(at("2001:db8:77::1"), receiver(0), 63, UDP, &vec![0; octets - 80]);
     assert_eq!(node.forwards("u0", &in_program("5f00:0:1:a::", &of(1280))).0, "d1");
@@ -412,7 +414,7 @@ fn links_and_counters_outlive_the_agent() {
     };
     assert_eq!(keys(&node), [2, 10, 11, 12, 0xE001, 0xE002, 0xE003, 0xE004, 0xE005]);
     let d1 = node.bed.spec.base.ports.iter().find(|p| p.name == "d1").unwrap().index;
-    assert_eq!(node.bed.reconcile(|spec| spec.base.path_links.retain(|link| link.port != d1)), []);
+    assert_eq!(node.bed.reconcile(|spec| spec.base_mut().path_links.retain(|link| link.port != d1)), []);
     assert_eq!(keys(&node), [2, 11, 12, 0xE001, 0xE002, 0xE004, 0xE005]);
     node.drops("u0", &forwarded, "path_no_link");
     assert_eq!(node.path_packets("u0"), PathPackets { forwarded: 3, ended: 2 });

@@ -174,7 +174,7 @@ fn a_copy_that_is_larger_than_its_path_is_dropped_also_behind_one_that_is_not() 
     let mut bed = Testbed::new(&Shape { receivers: 1, ..Shape::default() });
     let set = std::process::Command::new("ip").args("link set dev d0 mtu 1400".split(' ')).output().unwrap();
     assert!(set.status.success(), "{set:?}");
-    let errors = bed.reconcile(|s| s.base.ports.iter_mut().filter(|p| p.name == "d0").for_each(|p| p.mtu = 1400));
+    let errors = bed.reconcile(|s| s.base_mut().ports.iter_mut().filter(|p| p.name == "d0").for_each(|p| p.mtu = 1400));
     assert_eq!(errors, []);
     let packet = |psn, octets| encapsulated(&data(Opcode::SEND_ONLY, psn, &vec![7; octets]), end_mt(), list(0..1), 0);
     // Some of the pairs are closer than the millisecond for which a next hop is remembered.

@@ -84,7 +84,7 @@ fn the_network_is_compared_where_it_may_be_another() {
     bed.spec.groups.for_each_mut(|g| g.branches[0].next_hop = last.into());
     assert_eq!(bed.follow(Scope::Spec), []);
     remove();
-    bed.spec.base.path_links.clear();
+    bed.spec.base_mut().path_links.clear();
     assert_eq!(bed.follow(Scope::Spec), []);
     assert!(has_route(), "the base is another");
 }

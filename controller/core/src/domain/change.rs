@@ -268,7 +268,7 @@ impl State {
             groups.push(name);
         }
         for (node, base) in bases {
-            self.change_node(node, |spec, _, _| spec.base = base);
+            self.change_node(node, |spec, _, _| spec.base = Arc::new(base));
             changed.insert(node);
         }
         let mut ports = BTreeSet::new();
@@ -355,7 +355,7 @@ impl State {
         for (base, programs) in bases.into_iter().zip(programs) {
             let name = base.name.clone();
             let previous = old.remove(&name);
-            let same = previous.as_ref().is_some_and(|n| n.spec.base == base && n.spec.groups == programs);
+            let same = previous.as_ref().is_some_and(|n| *n.spec.base == base && n.spec.groups == programs);
             self.nodes.push(match previous {
                 Some(node) if same => node,
                 previous => {
@@ -374,7 +374,7 @@ impl State {
     pub(super) fn apply_hmac(&mut self, keys: Option<SrhHmac>) -> Vec<String> {
         // Every node, at each step of a rotation: the keys are the domain's.
         for node in 0..self.nodes.len() {
-            self.change_node(node, |spec, _, _| spec.base.hmac.clone_from(&keys));
+            self.change_node(node, |spec, _, _| spec.base_mut().hmac.clone_from(&keys));
         }
         (self.hmac.keys, self.hmac.since, self.hmac.waits_for) = (keys, self.revision, 0);
         let mut names: Vec<String> = self.nodes.iter().map(|node| node.spec.base.name.clone()).collect();
@@ -401,7 +401,7 @@ impl State {
             (node.spec.groups.get(id)? == program).then(|| node.since.get(id)).flatten()
         };
         let since = groups.iter().map(|(id, p)| (*id, unchanged(id, p).unwrap_or(self.revision))).collect();
-        let spec = Arc::new(NodeSpec { term: self.term, generation: self.revision, base, groups });
+        let spec = Arc::new(NodeSpec { term: self.term, generation: self.revision, base: Arc::new(base), groups });
         let mut node = match previous {
             Some(previous) => Node { spec, since, ..previous },
             None => Node::new(spec, since),
@@ -413,8 +413,9 @@ impl State {
 }
 
 fn set_thresholds(spec: &mut NodeSpec, ports: Vec<(PortIndex, Option<PortThresholds>)>) {
+    let base = spec.base_mut();
     for (index, thresholds) in ports {
-        if let Some(port) = spec.base.ports.get_mut(usize::from(index.get()) - 1) {
+        if let Some(port) = base.ports.get_mut(usize::from(index.get()) - 1) {
             port.thresholds = thresholds;
         }
     }

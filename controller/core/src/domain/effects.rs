@@ -143,7 +143,7 @@ fn nodes(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
     let removed = removed.map(|name| node(EffectKind::NodeRemoved, name, false));
     let changed = effect.bases.iter().filter_map(|base| match old.get(base.name.as_str()) {
         None => Some(node(EffectKind::NodeAdded, &base.name, true)),
-        Some(before) if **before != *base => Some(node(EffectKind::NodeChanged, &base.name, true)),
+        Some(before) if ***before != *base => Some(node(EffectKind::NodeChanged, &base.name, true)),
         Some(_) => None,
     });
     removed.chain(changed).collect()

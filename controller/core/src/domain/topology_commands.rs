@@ -206,7 +206,7 @@ impl TopologyCommands<'_> {
         let routes = |node: NodeIx| &nodes[node].spec.base.routes;
         let rerouted = rerouted([old, &network], &self.0.addresses, &difference.paths, routes);
         let bases = rerouted.into_iter().map(|node| (node, self.base(&network, node)));
-        let bases = bases.filter(|(node, base)| nodes[*node].spec.base != *base).collect();
+        let bases = bases.filter(|(node, base)| *nodes[*node].spec.base != *base).collect();
         let Avoided { down, silent } = avoided;
         let (metadata, is_apart) = (topology.metadata.clone(), topology.is_apart);
         let topology = Topology { metadata, network: Arc::new(network), down, silent, is_apart };

@@ -24,7 +24,7 @@ fn the_digest_is_that_of_the_published_rule() {
     let mut spec = full_spec();
     let id = *spec.groups.keys().next().unwrap();
     spec.groups.retain(|k, _| *k == id);
-    let base = Sha256::digest([b"b".as_slice(), &pb::NodeBase::from(&spec.base).encode_to_vec()].concat());
+    let base = Sha256::digest([b"b".as_slice(), &pb::NodeBase::from(&*spec.base).encode_to_vec()].concat());
     let program = pb::GroupProgram::from(spec.groups.get(&id).unwrap()).encode_to_vec();
     let group = Sha256::digest([b"g".as_slice(), &id.get().to_be_bytes(), &program].concat());
     let xor: Vec<u8> = base.iter().zip(group).map(|(a, b)| a ^ b).collect();

@@ -119,7 +119,7 @@ fn a_repeated_delta_changes_nothing_and_one_on_another_content_is_refused() {
     let response = delta(&from, &to);
     assert_eq!(spec_after(Some(&to), response.clone()).unwrap(), to);
     let mut other = from.clone();
-    other.base.routes = Default::default();
+    other.base_mut().routes = Default::default();
     let refused = spec_after(Some(&other), response.clone());
     assert!(matches!(refused, Err(UpdateError::OtherBase { current, .. }) if current == held(&other).digest()));
     assert!(matches!(spec_after(None, response), Err(UpdateError::OtherBase { .. })));
@@ -218,7 +218,7 @@ fn a_field_that_only_the_agent_knows_has_its_default() {
 #[test]
 fn faults_are_named_with_their_whole_path() {
     let wrong_base = |change: fn(&mut pb::NodeBase)| {
-        let mut wire = pb::NodeBase::from(&full_spec().base);
+        let mut wire = pb::NodeBase::from(&*full_spec().base);
         change(&mut wire);
         let mut items = Items::encode(&full_spec());
         items.set_base(wire.encode_to_vec().into());

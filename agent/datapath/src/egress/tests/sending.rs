@@ -31,7 +31,7 @@ impl Scene {
         let host = Host::new("u0p", source());
         bed.queue("4mbit");
         let errors = bed.bed.reconcile(|spec| {
-            spec.base.ports[1].thresholds = Some(THRESHOLDS);
+            spec.base_mut().ports[1].thresholds = Some(THRESHOLDS);
             spec.groups.for_each_mut(|g| g.source.accepts_roce = accepts_roce);
         });
         assert_eq!(errors, []);
@@ -147,7 +147,7 @@ fn a_burst_is_answered_at_its_source_and_its_end_too() {
     let [flow] = until(&mut bed.bed, alone).flows[..] else { panic!("one flow") };
     assert!((500..=1_000).contains(&flow.share_permille), "{flow:?}");
     // Without limits packets are not marked any more, and the port is not reported.
-    assert_eq!(bed.bed.reconcile(|spec| spec.base.ports[1].thresholds = None), []);
+    assert_eq!(bed.bed.reconcile(|spec| spec.base_mut().ports[1].thresholds = None), []);
     let deadline = Instant::now() + Duration::from_secs(20);
     while !bed.bed.congestion().is_empty() {
         assert!(Instant::now() < deadline, "the port is still reported");

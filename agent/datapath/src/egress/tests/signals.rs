@@ -31,7 +31,7 @@ fn a_signal_does_not_end_the_watcher() {
         v_ecn_permille: 500,
         v_growth_per_ms: Octets(2_000),
     };
-    assert_eq!(bed.bed.reconcile(|spec| spec.base.ports[1].thresholds = Some(thresholds)), []);
+    assert_eq!(bed.bed.reconcile(|spec| spec.base_mut().ports[1].thresholds = Some(thresholds)), []);
     assert!(!watchers().is_empty());
     for _ in 0..20 {
         for thread in watchers() {

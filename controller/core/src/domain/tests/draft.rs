@@ -23,7 +23,7 @@ fn a_topology_that_was_built_before_a_change_is_built_again() {
         let prepared = domain.prepare_built(topology(Arc::clone(&spec)), &Written::default(), built).unwrap();
         domain.apply(prepared, instant(0)).unwrap();
         let names = domain.node_names();
-        names.iter().map(|name| domain.node_spec(name).unwrap().base.clone()).collect::<Vec<_>>()
+        names.iter().map(|name| (*domain.node_spec(name).unwrap().base).clone()).collect::<Vec<_>>()
     };
     let expected = bases(None);
     assert_ne!(stale.network.as_ref().unwrap().1, expected, "the change concerns it");

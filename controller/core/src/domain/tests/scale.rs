@@ -129,12 +129,16 @@ fn a_change_costs_what_it_changes() {
     row("confirmed by all", &confirmed, "-");
     row("a group opens", &opened, "-");
 
-    // A receiver joins an open group: nodes whose programs are others.
+    // A receiver joins an open group: nodes whose programs are others. Their streams hold what was sent to them before.
+    let all = s.w.domain.node_names().into_iter();
+    let mut held: BTreeMap<_, _> = all.map(|node| (node.clone(), s.w.domain.node_spec(&node))).collect();
     let (mut joined, mut nodes, joins) = (Spread::default(), 0, 1_000.min(groups as usize));
     for i in 0..joins {
         let (name, host) = (format!("g{i}"), s.host());
         if s.w.domain.member(&name, &host).is_none() {
-            nodes += joined.time(|| s.w.execute(receiver(&name, &host))).nodes.len();
+            let applied = joined.time(|| s.w.execute(receiver(&name, &host)));
+            nodes += applied.nodes.len();
+            held.extend(applied.nodes.into_iter().map(|node| (node.clone(), s.w.domain.node_spec(&node))));
         }
     }
     let mean = nodes as f64 / joined.0.len().max(1) as f64;
