@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hop counts from the nodes that trees lead from, kept as long as no link goes out of service or comes back: groups with the same root,
-//! or one group that is planned again, need one search of the network.
+//! Hop counts from the nodes that trees lead from: groups with the same root, or one group that is planned again, need one search of the
+//! network. They are kept until a link that goes out of service or comes back makes them other ones; in a Clos few do.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ const OCTETS: usize = 64 << 20;
 /// Of one root, once it was asked for.
 type Row = OnceLock<Arc<[u16]>>;
 
-/// See the module. A copy is empty: it is made for a network with other links.
+/// See the module. A copy is empty: it is made for a network with other links, which [`Hops::keep`] fills.
 #[derive(Default)]
 pub(crate) struct Hops {
     /// By root; without a node until the first is asked for.
@@ -50,6 +50,19 @@ impl Hops {
             return search();
         }
         rows[root].get_or_init(search).clone()
+    }
+
+    /// Takes over what `old` has of the roots that `is_kept` lets pass, for an empty one of a network of as many nodes.
+    pub(crate) fn keep(&self, old: &Self, is_kept: impl Fn(&[u16]) -> bool) {
+        let Some(known) = old.rows.get() else { return };
+        let rows = self.rows.get_or_init(|| known.iter().map(|_| Row::new()).collect());
+        for (row, old) in rows.iter().zip(known) {
+            if let Some(hops) = old.get().filter(|hops| is_kept(hops))
+                && row.set(hops.clone()).is_ok()
+            {
+                self.kept.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
 use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
 use ipnet::Ipv6Net;
 
-use crate::hops::Hops;
+use crate::hops::{Hops, UNREACHED};
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 use crate::ranked::{Ranked, rank};
 
@@ -180,7 +180,29 @@ impl Network {
         network.drained = drains.iter().flat_map(|target| network.links_of(*target)).collect();
         network.left = left.iter().filter_map(|node| self.node(node)).collect();
         network.avoided = network.spare();
-        network.around()
+        let network = network.around();
+        let difference = self.difference(&network);
+        network.hops.keep(&self.hops, |hops| network.are_hops(hops, &difference));
+        network
+    }
+
+    /// Whether hop counts of a network that differs so are those of this one: no link that came back is a shorter way, and who lost a link to
+    /// a nearer node has another one to a node as near.
+    fn are_hops(&self, hops: &[u16], difference: &Difference) -> bool {
+        let is_no_shorter = |link: &usize| {
+            self.ends(*link).is_none_or(|[a, b]| match (hops[a], hops[b]) {
+                (UNREACHED, UNREACHED) => true,
+                (UNREACHED, _) | (_, UNREACHED) => false,
+                (a, b) => a.abs_diff(b) <= 1,
+            })
+        };
+        let has_another = |link: &usize| {
+            self.ends(*link).is_none_or(|[a, b]| {
+                let far = if hops[a] < hops[b] { b } else { a };
+                hops[a] == hops[b] || self.sound(far).any(|near| hops[near.to].checked_add(1) == Some(hops[far]))
+            })
+        };
+        difference.gained.iter().all(is_no_shorter) && difference.lost.iter().all(has_another)
     }
 
     /// The links that `next`, another state of this network, uses differently.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::sync::Arc;
+
 use canopy_model::topology::LinkDecl;
+use proptest::prelude::*;
 
 use super::*;
-use crate::testing::fabric;
+use crate::testing::{fabric, random_graph};
 
 #[test]
 fn ports_are_numbered_in_link_order_and_both_ends_agree() {
@@ -145,4 +148,50 @@ fn a_node_with_too_many_ports_is_named() {
     }
     let e = Network::build(spec, &AddressPlan::default()).unwrap_err().to_string();
     assert!(e.contains("spec.links[4095].a: \"leaf1\" has more than 4095 ports"), "{e}");
+}
+
+/// Which nodes have the hop counts of `old`, without a search.
+fn kept(old: &Network, new: &Network) -> Vec<String> {
+    let is_kept = |root: &NodeIx| Arc::ptr_eq(&old.hops_from(*root), &new.hops_from(*root));
+    (0..new.len()).filter(is_kept).map(|root| new.name(root).to_owned()).collect()
+}
+
+#[test]
+fn hop_counts_are_kept_where_there_is_another_way_of_the_same_length() {
+    let old = Network::build(fabric(3, 2, 1), &AddressPlan::default()).unwrap();
+    (0..old.len()).for_each(|root| drop(old.hops_from(root)));
+    let down = BTreeSet::from([crate::testing::endpoint("leaf1/up1")]);
+    let without = old.with_links(&down, &[], &[]);
+    assert_eq!(kept(&old, &without), ["leaf2", "leaf3", "spine2"], "leaf1 and spine1 are three hops apart now");
+    let again = without.with_links(&BTreeSet::new(), &[], &[]);
+    assert_eq!(kept(&without, &again), ["leaf2", "leaf3", "spine2"], "and one hop again");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Catches hop counts that are kept although they are others.
+    #[test]
+    fn hop_counts_are_those_of_a_search_whatever_links_were_in_service_before(
+        parents in prop::collection::vec(any::<usize>(), 1..12),
+        extra in prop::collection::vec((any::<usize>(), any::<usize>()), 0..16),
+        states in prop::collection::vec((prop::collection::vec(any::<usize>(), 0..6), any::<Option<usize>>()), 1..6),
+    ) {
+        let spec = random_graph(&parents, &extra);
+        let ports: Vec<Endpoint> = spec.links.iter().map(|link| link.a.clone()).collect();
+        let names: Vec<String> = spec.nodes.iter().map(|node| node.name.clone()).collect();
+        let mut network = Network::build(spec, &AddressPlan::default()).unwrap();
+        for (down, drained) in states {
+            (0..network.len()).step_by(2).for_each(|root| drop(network.hops_from(root)));
+            let down = down.iter().map(|i| ports[i % ports.len()].clone()).collect();
+            let drained: Vec<DrainTarget<'_>> =
+                drained.iter().map(|i| DrainTarget::Node(&names[i % names.len()])).collect();
+            network = network.with_links(&down, &drained, &[]);
+            for root in 0..network.len() {
+                let (found, _) = network.sound_distances(root, |_| false);
+                let found: Vec<u16> = found.into_iter().map(|hops| u16::try_from(hops).unwrap_or(UNREACHED)).collect();
+                prop_assert_eq!(&network.hops_from(root)[..], &found[..], "from {}", network.name(root));
+            }
+        }
+    }
 }
