@@ -19,16 +19,12 @@ const SPINES: [&str; 2] = ["spine1", "spine2"];
 /// Interval at which the link of a spine is set down and up in turn.
 const CUT_EVERY: Duration = Duration::from_millis(300);
 
-/// Why a receiver was removed that had just joined when the tree moved.
-const MOVED: &str = "or its tree did, before it was known where it started";
-
 /// Hosts that join late, receive some messages and leave, over and over.
 struct Churn {
     running: BTreeMap<&'static str, (Child, Instant)>,
     joins: u32,
     leaves: u32,
-    /// `(host, how)`
-    failed: Vec<(&'static str, String)>,
+    failed: Vec<String>,
 }
 
 impl Churn {
@@ -40,7 +36,7 @@ impl Churn {
                 self.running.remove(host);
                 match status.success() {
                     true => self.leaves += 1,
-                    false => self.failed.push((host, format!("{status}: {}", last_line(lab, host)))),
+                    false => self.failed.push(format!("{host}: {status}: {}", last_line(lab, host))),
                 }
             }
             if restart {
@@ -57,7 +53,7 @@ fn last_line(lab: &Lab, host: &str) -> String {
     log.lines().last().unwrap_or_default().to_owned()
 }
 
-/// The details of the events about receivers that the controller removed.
+/// Why the controller removed receivers, by its events.
 fn removals(lab: &Lab) -> Vec<String> {
     let (_, events) = lab.rest("GET", "/api/v1/events?limit=1000&group=g", None).unwrap();
     let removals = events["items"].as_array().unwrap().iter().filter(|event| event["code"] == "MemberEvicted");
@@ -158,17 +154,11 @@ fn members_come_and_go_and_the_tree_moves_while_one_transfer_runs() {
             Ok(churn.running.is_empty())
         })
         .unwrap_or_else(|e| panic!("{e:#}; {} still there: {}", churn.running.len(), bed.group("g").unwrap()));
-    let removals = removals(&bed.lab);
-    // An agent that is late learns of a join and of a move at once: whether the receiver has started elsewhere is not known (decisions 3.13).
-    let may_be_removed = |removal: &&String| removal.contains(MOVED);
-    let (moved, unexpected): (Vec<_>, Vec<_>) = removals.iter().partition(may_be_removed);
-    churn.failed.retain(|(host, _)| !moved.iter().any(|removal| removal.contains(&format!("receiver {host} "))));
     println!(
-        "{} epochs: {} joins, {} left, {moves} moves of links; {} removed; {} receivers failed: {:?}",
+        "{} epochs: {} joins, {} left, {moves} moves of links; {} receivers failed: {:?}",
         epoch(&status) - first,
         churn.joins,
         churn.leaves,
-        moved.len(),
         churn.failed.len(),
         churn.failed
     );
@@ -177,8 +167,7 @@ fn members_come_and_go_and_the_tree_moves_while_one_transfer_runs() {
     let stayed: Vec<_> = stayed.into_iter().map(|c| c.stop().unwrap()).collect();
     let acks = check_no_false_ack(start, &source.stop().unwrap(), &stayed).unwrap();
     println!("{acks} acknowledgements at s1, none of them false; goodput {:.0} Mb/s", report.source.goodput_bps / 1e6);
-    assert!(churn.failed.is_empty() && unexpected.is_empty(), "{:?}, removed: {removals:?}", churn.failed);
-    assert!(moved.len() * 10 <= churn.joins as usize, "too many were removed: {moved:?}");
+    assert!(churn.failed.is_empty(), "{:?}, removed by the controller: {:?}", churn.failed, removals(&bed.lab));
     bed.lab.rest("DELETE", "/api/v1/groups/g", None).unwrap();
     bed.lab.wait_synced().unwrap();
     let after: Vec<usize> = nodes().map(|n| bed.map_entries(n).unwrap()).collect();
