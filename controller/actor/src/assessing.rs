@@ -28,9 +28,9 @@ impl Assessing {
 }
 
 impl Controller {
-    /// As [`Controller::groups_changed`], within [`TOGETHER`] and once for all callers until then. For what nothing but people waits for: what
-    /// opens a group, or ends its move, goes the other way.
-    pub(crate) fn groups_change(&self, groups: Vec<String>) {
+    /// As [`Controller::groups_changed`], once [`TOGETHER`] has passed and for all callers until then at once. For changes that people read:
+    /// a report may open a group or end its move, and is not to wait.
+    pub(crate) fn assess_soon(&self, groups: Vec<String>) {
         if !groups.is_empty() {
             self.assessing().lock().extend(groups);
             self.assessing().news.notify_one();

@@ -390,7 +390,7 @@ impl Controller {
             self.charts_interrupt(node);
             self.0.events.note(Code::AgentConnected, Some(node), "the node's agent connected");
             self.node_changed(node);
-            self.groups_change(groups);
+            self.assess_soon(groups);
             self.neighbours_reported(node);
         }
         AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
@@ -418,7 +418,7 @@ impl Controller {
                 "the node's agent disconnected; the node continues to forward",
             );
             self.node_changed(node);
-            self.groups_change(groups);
+            self.assess_soon(groups);
         }
     }
 

@@ -48,8 +48,12 @@ pub(crate) struct AtNode<'a> {
 impl<'a> AtNode<'a> {
     /// At the nodes of the group's tree in force, in its order; then at those that only its next tree has.
     pub(crate) fn all(group: &Group, nodes: &'a [Node]) -> impl Iterator<Item = Self> {
+        group.nodes().map(Self::of(group, nodes))
+    }
+
+    fn of(group: &Group, nodes: &'a [Node]) -> impl Fn(NodeIx) -> Self + use<'a> {
         let id = group.allocation.group_id;
-        group.nodes().map(move |at| Self { node: &nodes[at], id })
+        move |at| Self { node: &nodes[at], id }
     }
 
     /// At the nodes of the tree in force alone.
@@ -160,9 +164,8 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
 /// The first node of the group's next tree that has not confirmed its program without an error, and why not, for operators.
 pub(crate) fn lacking(group: &Group, nodes: &[Node]) -> Option<(String, String)> {
     let leaving = group.making().map(|m| &m.leaving);
-    let is_of_next = |node: &NodeIx| leaving.is_none_or(|leaving| !leaving.contains(node));
-    let of_next = group.nodes().zip(AtNode::all(group, nodes)).filter(|(node, _)| is_of_next(node));
-    first_lacking(of_next.map(|(_, at)| at))
+    let of_next = group.nodes().filter(|node| leaving.is_none_or(|leaving| !leaving.contains(node)));
+    first_lacking(of_next.map(AtNode::of(group, nodes)))
 }
 
 /// True when every node of the tree in force has confirmed its program without an error.

@@ -105,13 +105,14 @@ async fn with_group(controller: &Controller) {
     }
 }
 
-/// Catches an agent that comes or goes without the groups of its node being assessed, and assessments that never end.
+/// Catches an agent that comes or goes without the groups of its node being assessed, one that has them assessed at once and alone, and
+/// assessments that never end.
 #[tokio::test(start_paused = true)]
 async fn groups_are_assessed_when_agents_come_and_go() {
     let Running { controller, .. } = start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
     with_group(&controller).await;
     let _specs = ["n1", "n2"].map(|node| controller.watch_node(node).unwrap());
-    let mut changed = controller.follow_groups();
+    let (mut early, mut changed) = (controller.follow_groups(), controller.follow_groups());
     let mut assessed = async || {
         let mut assessed = 0;
         while tokio::time::timeout(Duration::from_secs(1), changed.changed()).await.is_ok_and(|names| names == ["g"]) {
@@ -119,8 +120,12 @@ async fn groups_are_assessed_when_agents_come_and_go() {
         }
         assessed
     };
-    let agents = ["n1", "n2"].map(|node| controller.agent_connected(node));
+    let mut is_early = async || tokio::time::timeout(Duration::from_millis(10), early.changed()).await.is_ok();
+    let n1 = controller.agent_connected("n1");
+    assert!(!is_early().await, "for the first agent alone");
+    let n2 = controller.agent_connected("n2");
     assert_eq!(assessed().await, 1, "both agents came");
-    drop(agents);
+    drop(n1);
+    drop(n2);
     assert_eq!(assessed().await, 1, "both agents went");
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A change of one group: planned, and on its way to be [`Prepared`].
 
+use std::sync::Arc;
+
 use canopy_model::ids::Generation;
 use canopy_model::node_spec::GroupProgram;
-use std::sync::Arc;
 
 use super::bound::{MAX_BEHIND, MAX_FORCED, exceeded, is_far, note};
 use super::change::{Effect, GroupEffect, Prepared};
