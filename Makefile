@@ -90,7 +90,7 @@ bench: tools build ## ns per packet, a change among many groups, a sample of tel
 	cargo run -q -p canopy-e2e --bin canopy-bench
 	cargo run -q -p canopy-e2e --bin canopy-bench-longhaul
 
-bench-scale: tools ## what a change costs in a large domain, beside what is to be reached: groups, joins, confirmations and a dead switch among 27,648 hosts, a topology of 130,176, a change among an agent's 10,000 groups
+bench-scale: tools ## what a change costs in a large domain, beside what is to be reached: groups, joins, confirmations and a dead switch among 27,648 hosts, a topology of 130,176, a change among an agent's 4,000 groups
 	CANOPY_DEEP=1 cargo test --release -p canopy-controller-core --lib -- --nocapture --test-threads 1 a_change_costs a_topology_of
 	cargo bench -p canopy-agent-runtime --bench delta
 
