@@ -57,6 +57,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) before: Option<&'a GroupPlan>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
+    /// See [`Group::displaced`](crate::resource::Group::displaced).
+    pub(crate) displaced: u32,
     /// Of the nodes of the tree in force; `None` if they are not known, or every node starts over.
     pub(crate) epochs: Option<&'a Epochs>,
     pub(crate) way: Way<'a>,
@@ -502,8 +504,8 @@ impl Planner<'_> {
             start: r.start.filter(|_| is_late(r)),
             since: r.joined.since,
             standby: false,
-            // Where the trees in between counted it, and from which message on, is not known.
-            lost: is_late(r) && r.start.is_none() && self.intent.moved > r.joined.since,
+            // Where another edge in between counted it, and from which message on, is not known.
+            lost: is_late(r) && r.start.is_none() && self.intent.displaced > r.joined.since,
         });
         nodes.chain(receivers).collect()
     }

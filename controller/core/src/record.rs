@@ -195,6 +195,10 @@ pub struct TopologyRecord {
     /// Digests of the trees of the groups in `moved` that are not behind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) digests: BTreeMap<u32, u64>,
+    /// Of groups (by id) that are newer here than in their own records: [`Group::displaced`](crate::resource::Group::displaced). `None`
+    /// in the record of a version that did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) displaced: Option<BTreeMap<u32, u32>>,
     /// Ports without a carrier, as last reported by their nodes.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) down: BTreeSet<Endpoint>,
@@ -214,6 +218,8 @@ pub struct LinksRecord {
     pub(crate) behind: BTreeMap<u32, Option<TreeRecord>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) digests: BTreeMap<u32, u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) displaced: Option<BTreeMap<u32, u32>>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) down: BTreeSet<Endpoint>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -223,8 +229,8 @@ pub struct LinksRecord {
 impl TopologyRecord {
     /// `links`: what changes with links, unless it has a record of its own.
     pub(crate) fn new(metadata: Metadata, revision: u64, spec: Arc<TopologySpec>, links: Option<LinksRecord>) -> Self {
-        let LinksRecord { moved, behind, digests, down, silent, .. } = links.unwrap_or_default();
-        Self { metadata, revision, spec, moved, behind, digests, down, silent }
+        let LinksRecord { moved, behind, digests, displaced, down, silent, .. } = links.unwrap_or_default();
+        Self { metadata, revision, spec, moved, behind, digests, displaced, down, silent }
     }
 
     /// Takes out what changes with links.
@@ -234,6 +240,7 @@ impl TopologyRecord {
             moved: std::mem::take(&mut self.moved),
             behind: std::mem::take(&mut self.behind),
             digests: std::mem::take(&mut self.digests),
+            displaced: self.displaced.take(),
             down: std::mem::take(&mut self.down),
             silent: std::mem::take(&mut self.silent),
         }
@@ -274,6 +281,9 @@ pub struct GroupRecord {
     pub(crate) epoch: u32,
     #[serde(default)]
     pub(crate) moved: u32,
+    /// See [`Group::displaced`](crate::resource::Group::displaced); `None` in the record of a version that did not know it: `moved`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) displaced: Option<u32>,
     /// See [`Group::opened`](crate::resource::Group::opened); `None` in the record of a version that did not know it, or of a restored copy: the present session counts as open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) opened: Option<u32>,
@@ -305,9 +315,9 @@ impl Record {
     /// Removes what versions without trees in records do not know.
     pub(crate) fn forget_trees(&mut self) {
         match self {
-            Self::Group(record) => record.tree = None,
-            Self::Topology(record) => (record.behind, record.digests) = Default::default(),
-            Self::Links(record) => (record.behind, record.digests) = Default::default(),
+            Self::Group(record) => (record.tree, record.displaced) = Default::default(),
+            Self::Topology(record) => (record.behind, record.digests, record.displaced) = Default::default(),
+            Self::Links(record) => (record.behind, record.digests, record.displaced) = Default::default(),
             Self::Drain(_)
             | Self::Silence(_)
             | Self::Retirement(_)

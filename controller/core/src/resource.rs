@@ -71,6 +71,9 @@ pub(crate) struct Group {
     pub(crate) members: Members,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
+    /// Receivers that joined before this epoch may have had another edge since, or none: their hosts were connected elsewhere, or the
+    /// group had no tree.
+    pub(crate) displaced: u32,
     /// Epoch before the present session of a source began: members that joined up to it belong to sessions that have ended. 0 = the
     /// group's first session.
     pub(crate) session: u32,

@@ -19,6 +19,8 @@ use serde_json::json;
 
 /// The records, one `key value` per line. `UPDATE_RECORDS=1` rewrites it, which needs a reason: stores exist.
 const WRITTEN: &str = include_str!("records.txt");
+/// The same of a version that knew moves of trees alone, not receivers with other edges.
+const BEFORE_DISPLACEMENTS: &str = include_str!("records_before_displacements.txt");
 /// The same of a version whose identifiers ascended and whose groups had one session.
 const BEFORE_SESSIONS: &str = include_str!("records_before_sessions.txt");
 /// The same of a version that did not record the trees in force.
@@ -135,7 +137,7 @@ async fn records_are_what_stores_hold() {
     controller.execute(Command::PushThresholds, None, false).await.unwrap();
     let now = records(&store);
     if std::env::var_os("UPDATE_RECORDS").is_some() {
-        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/records.txt"), &now).unwrap();
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/actor/records.txt"), &now).unwrap();
     }
     assert_eq!(now, WRITTEN);
 }
@@ -155,7 +157,7 @@ async fn start_on(written: &str) -> (Running, Arc<MemStore>) {
 
 #[tokio::test]
 async fn a_controller_starts_on_records_of_an_earlier_one_and_leaves_them() {
-    for written in [WRITTEN, BEFORE_UIDS, BEFORE_TREES, BEFORE_SESSIONS] {
+    for written in [WRITTEN, BEFORE_DISPLACEMENTS, BEFORE_UIDS, BEFORE_TREES, BEFORE_SESSIONS] {
         let (Running { controller, .. }, store) = start_on(written).await;
         let g1 = controller.read(|d| d.group("g1")).unwrap();
         assert_eq!((g1.metadata.labels["job"].as_str(), g1.status.receivers), ("llm", 1));

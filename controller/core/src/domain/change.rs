@@ -152,6 +152,8 @@ pub(super) struct LinksApplied {
 pub(super) struct Replan {
     pub(super) name: String,
     pub(super) epoch: u32,
+    /// See [`Group::displaced`](crate::resource::Group::displaced).
+    pub(super) displaced: u32,
     pub(super) state: GroupState,
     /// See [`Group::behind`].
     pub(super) behind: Option<Behind>,
@@ -257,10 +259,10 @@ impl State {
         }
         self.unrecorded = unrecorded;
         let (mut changed, mut groups) = (BTreeSet::new(), Vec::new());
-        for Replan { name, epoch, state, behind, programs } in replans {
+        for Replan { name, epoch, displaced, state, behind, programs } in replans {
             let Some(old) = self.groups.get(&name) else { continue };
             let (id, before): (GroupId, Vec<NodeIx>) = (old.allocation.group_id, nodes_of(Some(old)).collect());
-            self.groups.replan(&name, epoch, state, behind);
+            self.groups.replan(&name, epoch, displaced, state, behind);
             let nodes: Vec<NodeIx> = nodes_of(self.groups.get(&name)).collect();
             let stays: BTreeSet<NodeIx> = nodes.iter().copied().collect();
             self.unprogram(id, before.into_iter().filter(|n| !stays.contains(n)), &mut changed);
@@ -335,13 +337,14 @@ impl State {
         let mut programs = vec![Programs::default(); bases.len()];
         let mut groups = Vec::new();
         for replan in replans {
-            if !self.groups.replan(&replan.name, replan.epoch, replan.state, replan.behind) {
+            let Replan { name, epoch, displaced, state, behind, programs: programs_of } = replan;
+            if !self.groups.replan(&name, epoch, displaced, state, behind) {
                 continue;
             }
-            for (node, program) in nodes_of(self.groups.get(&replan.name)).zip(replan.programs) {
+            for (node, program) in nodes_of(self.groups.get(&name)).zip(programs_of) {
                 programs[node].insert(program.group_id, program);
             }
-            groups.push(replan.name);
+            groups.push(name);
         }
         let mut old: BTreeMap<String, Node> =
             std::mem::take(&mut self.nodes).into_iter().map(|n| (n.spec.base.name.clone(), n)).collect();

@@ -66,7 +66,7 @@ impl GroupChange {
 
     /// Whether the group has a tree before the command.
     fn is_live(&self, state: &State) -> bool {
-        state.groups.get(&self.group.metadata.name).is_some_and(|old| old.plan().is_some())
+        old_with_tree(state, &self.group.metadata.name).is_some()
     }
 
     /// The command, where planning may have failed, and which waits for no node.
@@ -124,6 +124,9 @@ impl GroupChange {
             (GroupState::Infeasible(reason), Vec::new())
         });
         group.moved = group.moved.max(group_state.moved(group.epoch));
+        if let (GroupState::Infeasible(_), Some(old)) = (&group_state, old_with_tree(state, &group.metadata.name)) {
+            group.displaced = old.epoch + 1;
+        }
         group.state = group_state;
         group.recorded_epoch = group.durable_epoch();
         let tree = group.plan().zip(state.network()).map(|(plan, network)| TreeRecord {
@@ -140,6 +143,7 @@ impl GroupChange {
             epoch: group.recorded_epoch,
             // A version without `tree` moves one that is behind when it starts.
             moved: if group.behind.is_some() { group.recorded_epoch } else { group.moved },
+            displaced: Some(group.displaced),
             opened: Some(group.opened),
             session: group.session,
             ended: group.ended.clone(),
@@ -157,6 +161,11 @@ impl GroupChange {
         let effect = Effect::Group(Box::new(GroupEffect { name, group: Some(self.group), programs, cursors }));
         Prepared::change(state, self.outcome, self.generation, self.writes, self.cursors, effect)
     }
+}
+
+/// The group before the command, if it has a tree.
+fn old_with_tree<'a>(state: &'a State, name: &str) -> Option<&'a Group> {
+    state.groups.get(name).filter(|old| old.plan().is_some())
 }
 
 /// A group's state and programs after planning.
@@ -241,6 +250,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         members: &group.members,
         before: group.plan(),
         moved: group.moved,
+        displaced: group.displaced,
         epochs: group.plan().map(|plan| &*plan.epochs),
         way: Way::Paths,
         open: group.is_open(),

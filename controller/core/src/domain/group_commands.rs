@@ -208,6 +208,7 @@ impl GroupCommands<'_> {
             ended: Default::default(),
             opened: 0,
             moved: 0,
+            displaced: 0,
             confirmed: None,
             confirming: None,
             failed: None,

@@ -88,10 +88,17 @@ impl Groups {
     }
 
     /// Gives a group another tree, or none, without any other change; `false` if there is no such group.
-    pub(super) fn replan(&mut self, name: &str, epoch: u32, state: GroupState, behind: Option<Behind>) -> bool {
+    pub(super) fn replan(
+        &mut self,
+        name: &str,
+        epoch: u32,
+        displaced: u32,
+        state: GroupState,
+        behind: Option<Behind>,
+    ) -> bool {
         let Some(group) = self.by_name.get_mut(name) else { return false };
         self.trees.change(Some(&*group), None);
-        group.epoch = epoch;
+        (group.epoch, group.displaced) = (epoch, displaced);
         group.moved = group.moved.max(state.moved(epoch));
         (group.state, group.behind) = (state, behind);
         self.trees.change(None, Some(&*group));

@@ -45,7 +45,9 @@ pub(super) fn news(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, new
         }
         LateNews::Lost => {
             let cause = if of_node.lost {
-                format!("receiver {host} moved to node {node}, or its tree did, before it was known where it started")
+                format!(
+                    "receiver {host} moved to node {node}, or its group had no tree, before it was known where it started"
+                )
             } else {
                 format!("node {node} lost its state, and with it where receiver {host} started")
             };

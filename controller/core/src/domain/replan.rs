@@ -78,9 +78,13 @@ impl<'a> Replanner<'a> {
             return Ok(made);
         }
         let epoch = group.epoch + u32::from(moved);
+        let mut displaced = group.displaced;
         if moved {
+            if !self.keeps_edges(group) {
+                displaced = epoch;
+            }
             // Every child sends its state again: the receivers behind it may have changed.
-            planned = plan(Intent { epochs: None, epoch, moved: epoch, ..known })?;
+            planned = plan(Intent { epochs: None, epoch, moved: epoch, displaced, ..known })?;
         }
         let in_use = |detail| DomainError::InUse { kind: "group", name: name.to_owned(), detail };
         if let (Some(_), Ok(Planned::NoWay(reason))) = (group.plan(), &planned) {
@@ -98,7 +102,22 @@ impl<'a> Replanner<'a> {
         }
         let (state, programs) =
             planned.map(settle).unwrap_or_else(|reason| (GroupState::Infeasible(reason), Vec::new()));
-        Ok(Replan { name: name.to_owned(), epoch, state, behind: None, programs })
+        if moved && matches!(state, GroupState::Infeasible(_)) {
+            displaced = epoch;
+        }
+        Ok(Replan { name: name.to_owned(), epoch, displaced, state, behind: None, programs })
+    }
+
+    /// Whether each member is where it was: at the same node, with the same address.
+    fn keeps_edges(&self, group: &Group) -> bool {
+        let Some(old) = self.state.topology.as_ref().map(|topology| &*topology.network) else { return true };
+        if Arc::ptr_eq(&old.spec, &self.network.spec) {
+            return true;
+        }
+        let place = |network: &'a Network, host| {
+            network.host(host).map(|at| (network.name(at.node), network.id(at.node), at.address))
+        };
+        group.members.keys().all(|host| place(old, host) == place(self.network, host))
     }
 
     /// The epochs of a tree that was in force when a controller ended.
@@ -141,6 +160,7 @@ impl<'a> Replanner<'a> {
         Some(Replan {
             name: name.to_owned(),
             epoch: group.epoch,
+            displaced: group.displaced,
             state: GroupState::Live(Arc::new(plan)),
             behind,
             programs,
@@ -232,6 +252,10 @@ impl<'a> Replanner<'a> {
             let is_newer = epoch > group.recorded_epoch || has_another_tree;
             if is_newer {
                 out.moved.insert(id, epoch);
+            }
+            // Of an epoch after that of the group's own record, which has it otherwise.
+            if replan.displaced >= group.recorded_epoch {
+                out.displaced.insert(id, replan.displaced);
             }
             let GroupState::Live(plan) = &replan.state else { continue };
             if replan.behind.is_some() {

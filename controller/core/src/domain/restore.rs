@@ -110,6 +110,7 @@ fn restore_group(
         metadata,
         epoch,
         moved: recorded,
+        displaced,
         opened,
         session,
         ended,
@@ -142,6 +143,13 @@ fn restore_group(
         // Whatever a topology change did to the tree counts as a move.
         Some(InForce::Digest(_)) | None => (epoch.max(ahead), recorded.max(ahead)),
     };
+    // The links of a version that did not know it count as others of the receivers' edges.
+    let ahead = match links.map(|links| &links.displaced) {
+        Some(Some(displaced)) => displaced.get(&allocation.group_id.get()).copied().unwrap_or(0),
+        Some(None) => ahead,
+        None => 0,
+    };
+    let displaced = displaced.unwrap_or(moved).max(ahead);
     let group = Group {
         metadata,
         spec,
@@ -154,6 +162,7 @@ fn restore_group(
         session,
         ended,
         moved,
+        displaced,
         confirmed,
         confirming: None,
         failed,

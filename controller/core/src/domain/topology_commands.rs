@@ -217,9 +217,9 @@ impl TopologyCommands<'_> {
     }
 
     fn links_record(&self, avoided: &Avoided, unrecorded: &Unrecorded) -> LinksRecord {
-        let Unrecorded { moved, behind, digests } = unrecorded.clone();
+        let Unrecorded { moved, behind, digests, displaced } = unrecorded.clone();
         let (down, silent) = (avoided.down.clone(), avoided.silent.clone());
-        LinksRecord { revision: self.0.revision + 1, moved, behind, digests, down, silent }
+        LinksRecord { revision: self.0.revision + 1, moved, behind, digests, displaced: Some(displaced), down, silent }
     }
 
     /// With what changes with links, or without it.

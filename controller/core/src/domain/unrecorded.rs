@@ -13,6 +13,7 @@ pub(super) struct Unrecorded {
     pub(super) moved: BTreeMap<u32, u32>,
     pub(super) behind: BTreeMap<u32, Option<TreeRecord>>,
     pub(super) digests: BTreeMap<u32, u64>,
+    pub(super) displaced: BTreeMap<u32, u32>,
 }
 
 impl Unrecorded {
@@ -22,5 +23,6 @@ impl Unrecorded {
         self.moved.remove(&id);
         self.behind.remove(&id);
         self.digests.remove(&id);
+        self.displaced.remove(&id);
     }
 }

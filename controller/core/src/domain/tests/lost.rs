@@ -64,6 +64,61 @@ fn a_late_receiver_whose_host_moves_before_its_start_is_stored_is_lost_also_wher
     assert_eq!(at(&w.domain, "h2-2"), ("leaf1".into(), false));
 }
 
+/// Catches a receiver that joins, and is lost, because a link of the tree is cut before its agent has taken in the join.
+#[test]
+fn a_late_receiver_whose_edge_stays_is_not_lost_when_its_tree_moves() {
+    let mut w = with_late_receiver();
+    let epoch = |w: &World| w.domain.group("g").unwrap().status.epoch;
+    let before = epoch(&w);
+    // One of them has the way to the leaf.
+    for port in ["up2", "up1"] {
+        w.run(ports_down("leaf2", &[port])).unwrap();
+        assert_eq!(at(&w.domain, "h2-2"), ("leaf2".into(), false), "without {port}");
+        assert_eq!(at(&w.restarted(), "h2-2"), ("leaf2".into(), false), "without {port}, after a restart");
+        w.run(ports_down("leaf2", &[])).unwrap();
+    }
+    assert!(epoch(&w) > before + 1, "the tree moved at once");
+    assert!(at(&w.restarted_by_a_version_without_trees(), "h2-2").1, "the records of a version that knew moves alone");
+    // Its host is connected to another port of its leaf.
+    let mut spec = fabric(3, 2, 2);
+    spec.links.iter_mut().find(|l| l.b.device == "h2-2").unwrap().a.port = "host9".to_owned();
+    w.run(topology(spec.clone())).unwrap();
+    assert_eq!(at(&w.domain, "h2-2"), ("leaf2".into(), false), "at another port");
+    // Its host has another address.
+    let host = spec.hosts.iter_mut().find(|h| h.name == "h2-2").unwrap();
+    host.address = (u128::from(host.address) + 8).into();
+    let mut moved = World { domain: w.restarted(), records: w.records.clone() };
+    moved.run(topology(spec)).unwrap();
+    assert_eq!(at(&moved.domain, "h2-2"), ("leaf2".into(), true), "at another address");
+    connect(&mut w, "leaf3");
+    w.run(receiver("g", "h3-1")).unwrap();
+    w.run(ports_down("leaf3", &["up1"])).unwrap();
+    w.run(ports_down("leaf3", &["up2"])).unwrap();
+    assert_eq!(at(&w.domain, "h2-2"), ("leaf3".into(), true));
+    assert_eq!(at(&w.restarted(), "h2-2"), ("leaf3".into(), true));
+    assert_eq!(at(&w.domain, "h3-1"), ("leaf3".into(), false));
+    assert_eq!(at(&w.restarted(), "h3-1"), ("leaf3".into(), false));
+}
+
+/// Catches records of which a version that knows moves of trees alone wrote some, after which a receiver with another edge starts anew.
+#[test]
+fn where_another_version_wrote_the_records_a_tree_that_moved_counts_as_another_edge() {
+    let mut w = with_late_receiver();
+    w.run(ports_down("leaf2", &["up2"])).unwrap();
+    w.run(ports_down("leaf2", &["up1"])).unwrap();
+    assert!(!at(&w.restarted(), "h2-2").1);
+    let mut links = w.records.clone();
+    let Some(Record::Topology(record)) = links.get_mut("topology/default") else { panic!("no topology") };
+    record.displaced = None;
+    assert!(at(&restored(links).unwrap(), "h2-2").1, "the links");
+    w.run(receiver("g", "h3-1")).unwrap();
+    assert!(!at(&w.restarted(), "h2-2").1);
+    let mut groups = w.records.clone();
+    let Some(Record::Group(record)) = groups.get_mut("group/g") else { panic!("no group") };
+    record.displaced = None;
+    assert!(at(&restored(groups).unwrap(), "h2-2").1, "the group");
+}
+
 #[test]
 fn a_late_receiver_whose_start_is_stored_moves() {
     let mut w = with_late_receiver();
