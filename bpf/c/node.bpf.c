@@ -11,6 +11,7 @@
 #include "node/feedback.h"
 #include "node/path.h"
 #include "node/control.h"
+#include "node/summary.h"
 #include "node/egress.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -32,6 +32,41 @@ pub(crate) fn batch<K: Plain, V: Plain>(map: &dyn MapCore, flags: u64, copies: u
     Ok(all)
 }
 
+/// The first `count` values of an array.
+pub(crate) fn first<V: Plain>(map: &dyn MapCore, count: u32) -> Result<Vec<V>> {
+    let reading = || format!("reading map {}", name(map));
+    if map.value_size() as usize != size_of::<V>() {
+        return Err(format!("its entries have {} octets", map.value_size())).with_context(reading);
+    }
+    let mut count = count.min(map.max_entries());
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let (mut keys, mut values) = (vec![0u32; count as usize], vec![0u8; count as usize * size_of::<V>()]);
+    let opts = libbpf_sys::bpf_map_batch_opts {
+        sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as _,
+        ..libbpf_sys::bpf_map_batch_opts::default()
+    };
+    let mut next = [0u8; POSITION];
+    // SAFETY: keys and values have room for `count` entries of the map's sizes; the position is longer than the kernel's.
+    let code = unsafe {
+        libbpf_sys::bpf_map_lookup_batch(
+            map.as_fd().as_raw_fd(),
+            std::ptr::null_mut(),
+            next.as_mut_ptr().cast(),
+            keys.as_mut_ptr().cast(),
+            values.as_mut_ptr().cast(),
+            &mut count,
+            &opts,
+        )
+    };
+    // ENOENT: these are all.
+    if code != 0 && code != -libc::ENOENT {
+        return Err(io::Error::from_raw_os_error(-code)).with_context(reading);
+    }
+    Ok(values.chunks_exact(size_of::<V>()).take(count as usize).filter_map(read).collect())
+}
+
 /// As [`batch`], in octets: a key, and its values, which are padded to 8 octets if there are several.
 pub(crate) fn raw_batch(
     map: &dyn MapCore,

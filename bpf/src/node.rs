@@ -11,6 +11,7 @@ use canopy_packet::icrc;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, MapMut, MapType, OpenMap, OpenObject};
 
+use crate::batch::first;
 use crate::error::{Context, Result};
 use crate::filter::{Filter, Hook, Slot, fdinfo};
 use crate::handover::Handover;
@@ -30,6 +31,8 @@ pub(crate) const EGRESS: Slot = Slot { hook: Hook::Egress, priority: PRIORITY };
 /// Frame type before an IPv6 packet, and its place in an Ethernet header.
 const ETH_IPV6: [u8; 2] = [0x86, 0xDD];
 const ETH_ADDRESSES: usize = 12;
+/// The shortest packet that the kernel runs every program on.
+const IPV6_HEADER: usize = 40;
 
 /// Key of the single entry of the map `node`.
 pub const NODE: u32 = 0;
@@ -239,6 +242,18 @@ impl Node {
         }
     }
 
+    /// A summary of each group that has a configuration and a state: the state of a group whose summary is as before, and that does not wait,
+    /// is as before too.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn summaries(&self) -> Result<Vec<types::canopy_summary>> {
+        let context = run::Context::default();
+        let out = run(self.skel.progs.canopy_summarize.as_fd(), context, &ethernet(&[0; IPV6_HEADER]))
+            .context("summarizing the groups")?;
+        first(&self.skel.maps.summaries, out.verdict as u32)
+    }
+
     /// Events of the groups (`canopy_event`).
     ///
     /// # Errors
@@ -337,6 +352,7 @@ impl Node {
             ("canopy_feedback", &p.canopy_feedback),
             ("canopy_path", &p.canopy_path),
             ("canopy_control", &p.canopy_control),
+            ("canopy_summarize", &p.canopy_summarize),
             ("canopy_egress", &p.canopy_egress),
         ]
         .into_iter()

@@ -22,7 +22,7 @@ use canopy_model::status::{ItemError, ItemKind};
 use crate::observe::{self, Held, is};
 use crate::probe::{self, Schedule};
 use crate::raw_socket::RawSocket;
-use crate::render::{self, Entries, Join, Ports, Rendered, same};
+use crate::render::{self, Entries, Join, Ports, Rendered, Slots, same};
 
 /// Length of an upstream ACK frame, the longest frame that the control program writes.
 const ACK_FRAME: usize = 82;
@@ -61,6 +61,8 @@ pub(crate) struct Groups {
     socket: Option<RawSocket>,
     /// Groups whose epoch was adopted recently, and until when their last feedback is repeated.
     repeats: BTreeMap<u32, Instant>,
+    /// Groups to which something was done since [`Groups::take_touched`].
+    touched: BTreeSet<u32>,
     /// How long what was written has been read back since this was zero.
     pub(crate) read_back: Duration,
 }
@@ -111,6 +113,7 @@ impl Groups {
             waiting: BTreeMap::new(),
             socket: None,
             repeats: BTreeMap::new(),
+            touched: BTreeSet::new(),
             read_back: Duration::ZERO,
         }
     }
@@ -179,6 +182,7 @@ impl Groups {
         let Plan { changes, mut errors, ports, kept, all, .. } = plan;
         // Until the end: what the maps have after a failure is unknown.
         self.audited = false;
+        self.touched.extend(changes.iter().map(|change| change.id));
         for change in &changes {
             for address in self.applied.remove(&change.id).iter().flat_map(|a| &a.entries.multicasts) {
                 self.multicasts.remove(address);
@@ -412,6 +416,16 @@ impl Groups {
     pub(crate) fn peer(&self, group: u32, slot: u32) -> Option<(Ipv6Addr, u32)> {
         let peers = &self.applied.get(&group)?.entries.peers;
         peers.iter().find(|(_, peer)| peer.slot == slot).map(|(address, peer)| (*address, peer.ifindex))
+    }
+
+    /// The addresses and slots of a group's branches; `None` if it is not known what the maps have of it.
+    pub(crate) fn branches(&self, group: u32) -> Option<Slots> {
+        self.applied.get(&group).map(|applied| applied.entries.slots())
+    }
+
+    /// Groups to which something was done since the last call.
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.touched)
     }
 
     /// Whether [`Groups::attend_waiting`] has anything to do.

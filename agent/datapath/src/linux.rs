@@ -34,7 +34,7 @@ use crate::netlink::{self, Netlink};
 use crate::paths;
 use crate::render::Ports;
 use crate::rules;
-use crate::sample::sample;
+use crate::sample::Sampler;
 use crate::solicit::{self, Solicitor};
 
 /// How long a new neighbour entry may take to resolve: some round trips of a local link.
@@ -86,6 +86,7 @@ pub struct LinuxDatapath {
     restored: VecDeque<Event>,
     /// Names of the interfaces at the last reconcile.
     names: BTreeMap<u32, String>,
+    sampler: Sampler,
     queues: Queues,
     pending_poll: tokio::time::Interval,
     repeat: tokio::time::Interval,
@@ -157,6 +158,7 @@ impl LinuxDatapath {
             kept: boundary::Kept::default(),
             restored: VecDeque::new(),
             names: BTreeMap::new(),
+            sampler: Sampler::default(),
             queues: Queues::open()?,
             pending_poll,
             repeat,
@@ -448,8 +450,10 @@ impl Datapath for LinuxDatapath {
 
     async fn sample(&mut self) -> Result<Sample, DatapathError> {
         let observations = self.watcher.observations();
-        let congestion = report(&self.egress, observations);
-        let sampled = congestion.and_then(|congestion| Ok(Sample { congestion, ..sample(&self.bpf, &self.names)? }));
+        let sampled = report(&self.egress, observations).and_then(|congestion| {
+            let sample = self.sampler.sample(&self.bpf, &self.names, &mut self.groups)?;
+            Ok(Sample { congestion, ..sample })
+        });
         sampled.map_err(datapath_error)
     }
 

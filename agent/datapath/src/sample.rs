@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads counters and aggregation state from the maps.
+//! Reads counters and aggregation state from the maps: a summary of every group, and the states of those that changed. A state has about 10 kB,
+//! and of most groups nothing moves in a second.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use canopy_agent_core::Sample;
 use canopy_bpf::node::Node;
@@ -12,7 +14,9 @@ use canopy_model::member::LateStart;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, FatalNak, GroupTelemetry, LateState};
 use canopy_units::{Monotonic, Octets, UnwrappedPsn};
 
+use crate::groups::Groups;
 use crate::paths;
+use crate::render::{Slots, same};
 
 /// Leaves of the minimum tree; the first half of its array are inner nodes, and the root is node 1.
 const LEAVES: usize = 128;
@@ -25,33 +29,101 @@ const STARTED: u32 = 1 << 31;
 /// PROBE_STALE of shared.h.
 const STALE: u64 = 2;
 
-/// One sample of all counters and states of the groups; each map is read once, in batches. `names` are those of the interfaces.
-pub(crate) fn sample(bpf: &Node, names: &BTreeMap<u32, String>) -> Result<Sample> {
-    let mut drops: BTreeMap<u32, Vec<DropCount>> = BTreeMap::new();
-    for (key, packets) in bpf.drops().entries()? {
-        let types::canopy_drop_key { group_id, reason } = key;
-        let packets = packets.into_iter().sum();
-        drops.entry(group_id).or_default().push(DropCount { reason, name: reason_name(reason), packets, port: None });
+/// Reads counters and states; what a group's state was as long as nothing changes it.
+#[derive(Default)]
+pub(crate) struct Sampler {
+    groups: BTreeMap<u32, Read>,
+}
+
+/// A group as it was read last.
+struct Read {
+    summary: types::canopy_summary,
+    /// Its next sample reads it again: it may have been read between a counter of its summary and what is changed after that counter.
+    again: bool,
+    telemetry: GroupTelemetry,
+    /// When feedback of each branch last came, by the clock of the programs; 0 = none.
+    received: Vec<u64>,
+}
+
+impl Sampler {
+    /// One sample. It reads a summary of each group, all drops, and the states of groups that changed. `names` are those of the interfaces.
+    pub(crate) fn sample(&mut self, bpf: &Node, names: &BTreeMap<u32, String>, groups: &mut Groups) -> Result<Sample> {
+        let mut drops: BTreeMap<u32, Vec<DropCount>> = BTreeMap::new();
+        for (key, packets) in bpf.drops().entries()? {
+            let types::canopy_drop_key { group_id, reason } = key;
+            let packets = packets.into_iter().sum();
+            let count = DropCount { reason, name: reason_name(reason), packets, port: None };
+            drops.entry(group_id).or_default().push(count);
+        }
+        drops.values_mut().for_each(|d| d.sort_by_key(|c| c.reason));
+        let mut node_drops = drops.remove(&0).unwrap_or_default();
+        let groups = self.read_groups(bpf, drops, groups)?;
+        for (key, packets) in bpf.port_drops().entries()? {
+            let Some(port) = names.get(&key.ifindex) else { continue };
+            let (reason, packets) = (key.reason, packets.into_iter().sum());
+            node_drops.push(DropCount { reason, name: reason_name(reason), packets, port: Some(port.clone()) });
+        }
+        node_drops.sort_by(|a, b| (a.reason, &a.port).cmp(&(b.reason, &b.port)));
+        let paths = paths::packets(bpf, names)?;
+        Ok(Sample { groups, node_drops, congestion: vec![], paths })
     }
-    drops.values_mut().for_each(|d| d.sort_by_key(|c| c.reason));
-    let mut branches: BTreeMap<u32, Vec<BranchTelemetry>> = BTreeMap::new();
-    let mut groups = Vec::new();
-    let now = monotonic();
-    let epochs: BTreeMap<u32, u32> = bpf.groups().entries()?.into_iter().map(|(id, g)| (id, g.epoch)).collect();
-    let mut cnps: BTreeMap<u32, types::canopy_cnp> = bpf.cnps().entries()?.into_iter().collect();
-    let states = bpf.states().entries()?.into_iter().filter(|(id, _)| epochs.contains_key(id));
-    let states: BTreeMap<u32, _> = states.map(|(id, s)| (id, (s, cnps.remove(&id).unwrap_or_default()))).collect();
-    for (k, peer) in bpf.peers().entries()? {
-        let Some((state, cnp)) = states.get(&k.group_id) else { continue };
-        branches.entry(k.group_id).or_default().push(branch(&k, peer.slot as usize % LEAVES, state, cnp, now));
+
+    fn read_groups(
+        &mut self,
+        bpf: &Node,
+        mut drops: BTreeMap<u32, Vec<DropCount>>,
+        groups: &mut Groups,
+    ) -> Result<Vec<GroupTelemetry>> {
+        let touched = groups.take_touched();
+        self.groups.retain(|id, _| !touched.contains(id));
+        // Read once, for groups of which it is not known what the maps have: those of an agent that has just started.
+        let mut in_maps: Option<BTreeMap<u32, Slots>> = None;
+        let mut before = std::mem::take(&mut self.groups);
+        for summary in bpf.summaries()? {
+            let id = summary.group_id;
+            let drops = drops.remove(&id).unwrap_or_default();
+            let known = before.remove(&id);
+            let moved =
+                known.as_ref().is_none_or(|known| !same(&known.summary, &summary) || known.telemetry.drops != drops);
+            let read = match known.filter(|known| !moved && !known.again && summary.waits == 0) {
+                Some(known) => known,
+                None => {
+                    let Ok(group) = GroupId::new("group", id.into()) else { continue };
+                    let slots = match groups.branches(id) {
+                        Some(slots) => slots,
+                        None => {
+                            let all = match &mut in_maps {
+                                Some(all) => all,
+                                none => none.insert(by_group(bpf.peers().entries()?)),
+                            };
+                            all.remove(&id).unwrap_or_default()
+                        }
+                    };
+                    let Some(state) = bpf.states().get(&id)? else { continue };
+                    let cnp = bpf.cnps().get(&id)?.unwrap_or_default();
+                    Read::new(summary, moved, group, &slots, (&state, &cnp), drops)
+                }
+            };
+            self.groups.insert(id, read);
+        }
+        let now = monotonic();
+        Ok(self.groups.values().map(|read| read.at(now)).collect())
     }
-    branches.values_mut().for_each(|of_group| of_group.sort_by_key(|b| b.address));
-    for (id, (s, cnp)) in &states {
-        let Ok(group_id) = GroupId::new("group", (*id).into()) else { continue };
-        let epoch = epochs.get(id).copied().unwrap_or(0);
-        groups.push(GroupTelemetry {
+}
+
+impl Read {
+    fn new(
+        summary: types::canopy_summary,
+        again: bool,
+        group_id: GroupId,
+        slots: &Slots,
+        (s, cnp): (&types::canopy_state, &types::canopy_cnp),
+        drops: Vec<DropCount>,
+    ) -> Self {
+        let slots = || slots.iter().map(|(address, slot)| (*address, *slot as usize % LEAVES));
+        let telemetry = GroupTelemetry {
             group_id,
-            epoch,
+            epoch: summary.epoch,
             high: UnwrappedPsn(s.high),
             min_next: (s.high != 0 && s.unconfirmed.word == [0; 2] && s.tree[1].key != EMPTY)
                 .then_some(UnwrappedPsn(s.tree[1].key >> Kind::KIND_BITS.0)),
@@ -65,33 +137,37 @@ pub(crate) fn sample(bpf: &Node, names: &BTreeMap<u32, String>) -> Result<Sample
             // Programs of another layout count theirs elsewhere.
             fresh_packets: (s.carrying == 0).then_some(s.fresh_packets),
             data_octets: Octets(s.data_bytes),
-            branches: branches.remove(id).unwrap_or_default(),
-            drops: drops.remove(id).unwrap_or_default(),
-        });
+            branches: slots().map(|(address, slot)| branch(address, slot, s, cnp)).collect(),
+            drops,
+        };
+        Self { summary, again, telemetry, received: slots().map(|(_, slot)| s.stats[slot].last_received_ns).collect() }
     }
-    let mut node_drops = drops.remove(&0).unwrap_or_default();
-    for (key, packets) in bpf.port_drops().entries()? {
-        let Some(port) = names.get(&key.ifindex) else { continue };
-        let (reason, packets) = (key.reason, packets.into_iter().sum());
-        node_drops.push(DropCount { reason, name: reason_name(reason), packets, port: Some(port.clone()) });
+
+    fn at(&self, now: Monotonic) -> GroupTelemetry {
+        let mut telemetry = self.telemetry.clone();
+        for (branch, received) in telemetry.branches.iter_mut().zip(&self.received) {
+            branch.last_feedback = (*received != 0).then(|| now.since(Monotonic::from_nanos(*received)));
+        }
+        telemetry
     }
-    node_drops.sort_by(|a, b| (a.reason, &a.port).cmp(&(b.reason, &b.port)));
-    let paths = paths::packets(bpf, names)?;
-    Ok(Sample { groups, node_drops, congestion: vec![], paths })
 }
 
-fn branch(
-    k: &types::canopy_peer_key,
-    slot: usize,
-    s: &types::canopy_state,
-    cnp: &types::canopy_cnp,
-    now: Monotonic,
-) -> BranchTelemetry {
+/// The addresses and slots of the branches of each group.
+fn by_group(peers: Vec<(types::canopy_peer_key, types::canopy_peer)>) -> BTreeMap<u32, Slots> {
+    let mut all: BTreeMap<u32, Slots> = BTreeMap::new();
+    for (key, peer) in peers {
+        all.entry(key.group_id).or_default().insert(key.address.into(), peer.slot);
+    }
+    all
+}
+
+/// Without the time of its last feedback.
+fn branch(address: Ipv6Addr, slot: usize, s: &types::canopy_state, cnp: &types::canopy_cnp) -> BranchTelemetry {
     let (key, stats) = (s.tree[LEAVES + slot].key, s.stats[slot]);
     let unconfirmed = s.unconfirmed.word[slot / 64] >> (slot % 64) & 1 == 1;
     let next = (key != EMPTY && s.high != 0 && !unconfirmed).then_some(UnwrappedPsn(key >> Kind::KIND_BITS.0));
     BranchTelemetry {
-        address: k.address.into(),
+        address,
         next,
         unconfirmed: unconfirmed && key != EMPTY,
         ack_psn: next.map(|next| UnwrappedPsn(next.get() - 1).wire()),
@@ -105,7 +181,7 @@ fn branch(
             .filter(|nak| *nak != 0)
             .map(|nak| FatalNak { syndrome: (nak >> 24) as u8, psn: nak & 0xFF_FFFF }),
         ccount: if cnp.slot_window[slot] == cnp.window { cnp.slot_count[slot] } else { 0 },
-        last_feedback: (stats.last_received_ns != 0).then(|| now.since(Monotonic::from_nanos(stats.last_received_ns))),
+        last_feedback: None,
         packets: stats.packets,
         octets: Octets(stats.bytes),
         // Programs of another layout count theirs elsewhere.

@@ -41,6 +41,7 @@ mod moving;
 mod other_mac;
 mod paths;
 mod remembered;
+mod sampling;
 mod scopes;
 mod tags;
 mod verifier;

@@ -11,7 +11,7 @@ use prost::Message;
 /// Receivers of a group, each a branch.
 const BRANCHES: u32 = 8;
 /// Branches of the node.
-const SIZES: [u32; 3] = [8, 1_000, 10_000];
+const SIZES: [u32; 4] = [8, 1_000, 10_000, 80_000];
 const SAMPLES: usize = 60;
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -38,7 +38,7 @@ fn sample(bed: &mut Testbed) -> (Duration, usize) {
 fn main() {
     println!("{:>9} {:>27} {:>12} {:>12}", "branches", "q1 median q3 us a sample", "of a core", "octets");
     let mut nodes = SIZES.map(node);
-    let mut all: [Vec<(Duration, usize)>; 3] = Default::default();
+    let mut all: [Vec<(Duration, usize)>; 4] = Default::default();
     for _ in 0..SAMPLES {
         nodes.iter_mut().zip(&mut all).for_each(|(bed, taken)| taken.push(sample(bed)));
     }

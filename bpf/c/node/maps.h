@@ -116,6 +116,14 @@ struct {
 	__uint(max_entries, 1 << 16);
 } captured SEC(".maps");
 
+/* What canopy_summarize wrote: by number, not by group. Not pinned: nothing in it outlives one run. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, __u32);
+	__type(value, struct canopy_summary);
+} summaries SEC(".maps");
+
 /*
  * The decision about the packet that this processor is working on: from a role to canopy_forward. Pinned, because loading replaces
  * the programs of the roles one by one: a new role and an old canopy_forward must mean the same entry.
