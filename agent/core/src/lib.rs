@@ -16,12 +16,13 @@ pub mod stamp;
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod testing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
 
 use canopy_model::capture::{CaptureOrder, CapturedFrame};
 use canopy_model::congestion::PortCongestion;
+use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
 use canopy_model::telemetry::{DropCount, Event, GroupTelemetry};
@@ -74,6 +75,8 @@ pub enum Scope {
 pub struct Sample {
     /// Per group.
     pub groups: Vec<GroupTelemetry>,
+    /// Those of them of which nothing has moved for some time, and nothing waits for anybody.
+    pub at_rest: BTreeSet<GroupId>,
     /// Drops that belong to no group.
     pub node_drops: Vec<DropCount>,
     /// Per port that has thresholds.

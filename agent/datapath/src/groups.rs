@@ -423,6 +423,11 @@ impl Groups {
         self.applied.get(&group).map(|applied| applied.entries.slots())
     }
 
+    /// The program of a group, if it was applied.
+    pub(crate) fn program(&self, group: u32) -> Option<&GroupProgram> {
+        self.applied.get(&group).map(|applied| &applied.program)
+    }
+
     /// Groups to which something was done since the last call.
     pub(crate) fn take_touched(&mut self) -> BTreeSet<u32> {
         std::mem::take(&mut self.touched)

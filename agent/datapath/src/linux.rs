@@ -86,7 +86,7 @@ pub struct LinuxDatapath {
     restored: VecDeque<Event>,
     /// Names of the interfaces at the last reconcile.
     names: BTreeMap<u32, String>,
-    sampler: Sampler,
+    pub(crate) sampler: Sampler,
     queues: Queues,
     pending_poll: tokio::time::Interval,
     repeat: tokio::time::Interval,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_agent_core::Sample;
 use canopy_bpf::node::Node;
@@ -11,6 +12,7 @@ use canopy_bpf::node::types::{self, canopy_drop as D, canopy_min_kind as Kind};
 use canopy_bpf::{Result, monotonic};
 use canopy_model::ids::GroupId;
 use canopy_model::member::LateStart;
+use canopy_model::node_spec::GroupProgram;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, FatalNak, GroupTelemetry, LateState};
 use canopy_units::{Monotonic, Octets, UnwrappedPsn};
 
@@ -29,10 +31,28 @@ const STARTED: u32 = 1 << 31;
 /// PROBE_STALE of shared.h.
 const STALE: u64 = 2;
 
+/// A group of which nothing has moved for so long is at rest: what a controller makes of samples reaches back less far, its shares of
+/// waiting above all.
+const REST: Duration = Duration::from_secs(15);
+
 /// Reads counters and states; what a group's state was as long as nothing changes it.
-#[derive(Default)]
 pub(crate) struct Sampler {
     groups: BTreeMap<u32, Read>,
+    rest: Duration,
+}
+
+#[cfg(test)]
+impl Sampler {
+    /// A group that moved in a sample is at rest from the next one on.
+    pub(crate) fn rest_at_once(&mut self) {
+        self.rest = Duration::from_nanos(1);
+    }
+}
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Self { groups: BTreeMap::new(), rest: REST }
+    }
 }
 
 /// A group as it was read last.
@@ -40,6 +60,10 @@ struct Read {
     summary: types::canopy_summary,
     /// Its next sample reads it again: it may have been read between a counter of its summary and what is changed after that counter.
     again: bool,
+    /// When something of it moved last.
+    moved_at: Monotonic,
+    /// Nothing waits for a receiver, a node or the controller.
+    is_settled: bool,
     telemetry: GroupTelemetry,
     /// When feedback of each branch last came, by the clock of the programs; 0 = none.
     received: Vec<u64>,
@@ -57,7 +81,11 @@ impl Sampler {
         }
         drops.values_mut().for_each(|d| d.sort_by_key(|c| c.reason));
         let mut node_drops = drops.remove(&0).unwrap_or_default();
-        let groups = self.read_groups(bpf, drops, groups)?;
+        let now = monotonic();
+        self.read_groups(bpf, drops, groups, now)?;
+        let of_groups = self.groups.values().map(|read| read.at(now)).collect();
+        let at_rest = self.groups.values().filter(|read| read.is_settled && now.since(read.moved_at) >= self.rest);
+        let at_rest = at_rest.map(|read| read.telemetry.group_id).collect();
         for (key, packets) in bpf.port_drops().entries()? {
             let Some(port) = names.get(&key.ifindex) else { continue };
             let (reason, packets) = (key.reason, packets.into_iter().sum());
@@ -65,7 +93,7 @@ impl Sampler {
         }
         node_drops.sort_by(|a, b| (a.reason, &a.port).cmp(&(b.reason, &b.port)));
         let paths = paths::packets(bpf, names)?;
-        Ok(Sample { groups, node_drops, congestion: vec![], paths })
+        Ok(Sample { groups: of_groups, at_rest, node_drops, congestion: vec![], paths })
     }
 
     fn read_groups(
@@ -73,7 +101,8 @@ impl Sampler {
         bpf: &Node,
         mut drops: BTreeMap<u32, Vec<DropCount>>,
         groups: &mut Groups,
-    ) -> Result<Vec<GroupTelemetry>> {
+        now: Monotonic,
+    ) -> Result<()> {
         let touched = groups.take_touched();
         self.groups.retain(|id, _| !touched.contains(id));
         // Read once, for groups of which it is not known what the maps have: those of an agent that has just started.
@@ -83,6 +112,7 @@ impl Sampler {
             let id = summary.group_id;
             let drops = drops.remove(&id).unwrap_or_default();
             let known = before.remove(&id);
+            let moved_at = known.as_ref().map(|known| known.moved_at);
             let moved =
                 known.as_ref().is_none_or(|known| !same(&known.summary, &summary) || known.telemetry.drops != drops);
             let read = match known.filter(|known| !moved && !known.again && summary.waits == 0) {
@@ -101,54 +131,77 @@ impl Sampler {
                     };
                     let Some(state) = bpf.states().get(&id)? else { continue };
                     let cnp = bpf.cnps().get(&id)?.unwrap_or_default();
-                    Read::new(summary, moved, group, &slots, (&state, &cnp), drops)
+                    let moved_at = moved_at.filter(|_| !moved && summary.waits == 0).unwrap_or(now);
+                    let telemetry = telemetry(group, &summary, &slots, (&state, &cnp), drops);
+                    Read {
+                        summary,
+                        again: moved,
+                        moved_at,
+                        is_settled: is_settled(&telemetry, groups.program(id)),
+                        received: slots.values().map(|slot| state.stats[at(*slot)].last_received_ns).collect(),
+                        telemetry,
+                    }
                 }
             };
             self.groups.insert(id, read);
         }
-        let now = monotonic();
-        Ok(self.groups.values().map(|read| read.at(now)).collect())
+        Ok(())
     }
 }
 
 impl Read {
-    fn new(
-        summary: types::canopy_summary,
-        again: bool,
-        group_id: GroupId,
-        slots: &Slots,
-        (s, cnp): (&types::canopy_state, &types::canopy_cnp),
-        drops: Vec<DropCount>,
-    ) -> Self {
-        let slots = || slots.iter().map(|(address, slot)| (*address, *slot as usize % LEAVES));
-        let telemetry = GroupTelemetry {
-            group_id,
-            epoch: summary.epoch,
-            high: UnwrappedPsn(s.high),
-            min_next: (s.high != 0 && s.unconfirmed.word == [0; 2] && s.tree[1].key != EMPTY)
-                .then_some(UnwrappedPsn(s.tree[1].key >> Kind::KIND_BITS.0)),
-            acks_in: s.acks_in,
-            acks_out: s.acks_out,
-            naks_in: s.naks_in,
-            naks_out: s.naks_out,
-            cnps_in: cnp.cnps_in,
-            cnps_out: cnp.cnps_out,
-            data_packets: s.data_packets,
-            // Programs of another layout count theirs elsewhere.
-            fresh_packets: (s.carrying == 0).then_some(s.fresh_packets),
-            data_octets: Octets(s.data_bytes),
-            branches: slots().map(|(address, slot)| branch(address, slot, s, cnp)).collect(),
-            drops,
-        };
-        Self { summary, again, telemetry, received: slots().map(|(_, slot)| s.stats[slot].last_received_ns).collect() }
-    }
-
     fn at(&self, now: Monotonic) -> GroupTelemetry {
         let mut telemetry = self.telemetry.clone();
         for (branch, received) in telemetry.branches.iter_mut().zip(&self.received) {
             branch.last_feedback = (*received != 0).then(|| now.since(Monotonic::from_nanos(*received)));
         }
         telemetry
+    }
+}
+
+/// Whether nothing of a group waits: data for its acknowledgement, the start of a late receiver or a fatal NAK for the controller.
+fn is_settled(telemetry: &GroupTelemetry, program: Option<&GroupProgram>) -> bool {
+    let is_stored = |address| {
+        let of_program = program.and_then(|program| program.branches.iter().find(|branch| branch.address == address));
+        of_program.is_some_and(|branch| branch.start.is_some())
+    };
+    let is_known =
+        |branch: &BranchTelemetry| branch.fatal.is_none() && (branch.late.is_none() || is_stored(branch.address));
+    let high = telemetry.high;
+    (high.get() == 0 || telemetry.min_next == Some(high)) && telemetry.branches.iter().all(is_known)
+}
+
+/// The index of a branch in a state.
+fn at(slot: u32) -> usize {
+    slot as usize % LEAVES
+}
+
+/// What a group's state means; without the times of the last feedback.
+fn telemetry(
+    group_id: GroupId,
+    summary: &types::canopy_summary,
+    slots: &Slots,
+    (s, cnp): (&types::canopy_state, &types::canopy_cnp),
+    drops: Vec<DropCount>,
+) -> GroupTelemetry {
+    GroupTelemetry {
+        group_id,
+        epoch: summary.epoch,
+        high: UnwrappedPsn(s.high),
+        min_next: (s.high != 0 && s.unconfirmed.word == [0; 2] && s.tree[1].key != EMPTY)
+            .then_some(UnwrappedPsn(s.tree[1].key >> Kind::KIND_BITS.0)),
+        acks_in: s.acks_in,
+        acks_out: s.acks_out,
+        naks_in: s.naks_in,
+        naks_out: s.naks_out,
+        cnps_in: cnp.cnps_in,
+        cnps_out: cnp.cnps_out,
+        data_packets: s.data_packets,
+        // Programs of another layout count theirs elsewhere.
+        fresh_packets: (s.carrying == 0).then_some(s.fresh_packets),
+        data_octets: Octets(s.data_bytes),
+        branches: slots.iter().map(|(address, slot)| branch(*address, at(*slot), s, cnp)).collect(),
+        drops,
     }
 }
 

@@ -410,6 +410,12 @@ impl Testbed {
         ok(self.runtime.block_on(self.datapath.sample())).groups
     }
 
+    /// The groups that a sample has at rest.
+    pub fn at_rest(&mut self) -> Vec<u32> {
+        let sample = ok(self.runtime.block_on(self.datapath.sample()));
+        sample.at_rest.iter().map(|id| id.get()).collect()
+    }
+
     /// Telemetry of the ports' queues.
     pub fn congestion(&mut self) -> Vec<PortCongestion> {
         ok(self.runtime.block_on(self.datapath.sample())).congestion

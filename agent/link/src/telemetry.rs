@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Samples and events on their way up: a small queue that drops its oldest, and the stream that drains it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use canopy_model::capture::CapturedFrame;
 use canopy_model::congestion::PortCongestion;
+use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{DropCount, Event, EventCode, GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_units::UnixTime;
 use tokio::sync::Notify;
@@ -26,6 +27,8 @@ const BRANCHES_PER_MESSAGE: usize = 8192;
 /// What is sent at once.
 struct Taken {
     sample: TelemetrySample,
+    /// It was read from the datapath: else it has no groups.
+    is_read: bool,
     events: Vec<Event>,
     captured: Vec<CapturedFrame>,
 }
@@ -37,6 +40,8 @@ pub struct TelemetrySample {
     pub time: UnixTime,
     /// Per group.
     pub groups: Vec<GroupTelemetry>,
+    /// Those of them that only the first sample of a stream needs to have.
+    pub at_rest: BTreeSet<GroupId>,
     /// Drops that belong to no group.
     pub node_drops: Vec<DropCount>,
     /// Per port with a STAMP session.
@@ -113,10 +118,13 @@ impl State {
     fn take(&mut self) -> Option<Taken> {
         let newest_event = self.events.back().map(|event| event.time);
         let newest = newest_event.or_else(|| self.captured.back().map(|frame| frame.time));
-        let sample = self.samples.pop_front().or_else(|| {
+        let read = self.samples.pop_front();
+        let is_read = read.is_some();
+        let sample = read.or_else(|| {
             newest.map(|time| TelemetrySample {
                 time,
                 groups: vec![],
+                at_rest: BTreeSet::new(),
                 node_drops: vec![],
                 link_rtts: vec![],
                 link_losses: vec![],
@@ -137,7 +145,7 @@ impl State {
                 reach: None,
             });
         }
-        Some(Taken { sample, events, captured: self.captured.drain(..).collect() })
+        Some(Taken { sample, is_read, events, captured: self.captured.drain(..).collect() })
     }
 }
 

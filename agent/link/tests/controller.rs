@@ -45,6 +45,7 @@ fn sample(time_unix_ns: u64, drops: usize) -> TelemetrySample {
     TelemetrySample {
         time: UnixTime::from_nanos(time_unix_ns),
         groups: vec![],
+        at_rest: Default::default(),
         node_drops: (0..drops as u32).map(drop).collect(),
         link_rtts: vec![],
         link_losses: vec![],

@@ -321,6 +321,7 @@ impl<D: Datapath> Agent<D> {
         self.parts.link.telemetry.push_sample(TelemetrySample {
             time,
             groups: sample.groups,
+            at_rest: sample.at_rest,
             node_drops: sample.node_drops,
             link_rtts,
             link_losses,

@@ -123,15 +123,17 @@ pub struct StripReceiver {
 const STRIP: u64 = 300;
 
 impl Controller {
-    /// Charts what a node counted of its groups; `progress` is what that is more than in the sample before.
+    /// Charts what a node counted of its groups; `progress` is what that is more than in the sample before. `others_at_rest`: of all other
+    /// groups nothing has changed.
     pub fn chart_groups(
         &self,
         node: &str,
         taken: UnixTime,
         groups: &BTreeMap<GroupId, GroupTelemetry>,
         progress: &HashMap<GroupId, Progress>,
+        others_at_rest: bool,
     ) {
-        if groups.is_empty() {
+        if groups.is_empty() && !others_at_rest {
             return;
         }
         let mut inner = self.charts();
@@ -139,6 +141,9 @@ impl Controller {
         let Some((spec, names)) = self.names(node, groups) else { return };
         let at = entry(nodes, known, node);
         let span = at.next(taken, self.chart_now());
+        if others_at_rest {
+            charts.rest(span);
+        }
         for (group, name) in groups.values().zip(names) {
             let (Some((name, epoch)), Some(program)) = (name, spec.groups.get(&group.group_id)) else { continue };
             let progress = progress.get(&group.group_id).copied().unwrap_or_default();
@@ -246,9 +251,20 @@ impl Controller {
     /// Removes the charts of a node that left the topology.
     pub(crate) fn charts_forget_node(&self, node: &str) {
         let mut inner = self.charts();
-        if inner.nodes.remove(node).is_some() {
+        if let Some(at) = inner.nodes.remove(node) {
+            inner.charts.forget_rest(at.pace.node());
             inner.charts.remove_node(node);
         }
+    }
+
+    /// Groups have left a node: what its samples leave out is not of them any more.
+    pub(crate) fn charts_left(&self, node: &str, groups: &[GroupId]) {
+        let mut inner = self.charts();
+        let Inner { charts, nodes, .. } = &mut *inner;
+        let Some(at) = nodes.get(node) else { return };
+        let names: Vec<String> =
+            self.read(|d| groups.iter().filter_map(|id| d.group_name(*id).map(str::to_owned)).collect());
+        names.iter().for_each(|name| charts.left(name, node, at.pace.node()));
     }
 
     /// Removes the charts of a group that was deleted.

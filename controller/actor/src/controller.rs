@@ -638,6 +638,7 @@ impl Controller {
     /// Hands the nodes' present specs to their streams.
     pub(crate) fn publish_nodes(&self, names: &[String]) {
         let mut nodes = self.nodes();
+        let mut left = Vec::new();
         for name in names {
             let Some(spec) = self.read(|d| d.node_spec(name)) else {
                 nodes.remove(name);
@@ -654,6 +655,9 @@ impl Controller {
                         let gone: Vec<GroupId> =
                             changed.filter_map(|(id, program)| program.is_none().then_some(id)).collect();
                         self.0.telemetry.forget_groups(name, &gone);
+                        if !gone.is_empty() {
+                            left.push((name, gone));
+                        }
                         *now = spec;
                     }
                     newer
@@ -664,6 +668,7 @@ impl Controller {
             }
         }
         drop(nodes);
+        left.iter().for_each(|(node, groups)| self.charts_left(node, groups));
         names.iter().for_each(|name| self.node_changed(name));
     }
 

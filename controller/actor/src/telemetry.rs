@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use canopy_controller_core::drops::Rise;
 use canopy_model::ids::GroupId;
@@ -54,7 +55,34 @@ impl Progress {
 
 /// All nodes' counters.
 #[derive(Default)]
-pub struct Telemetry(RwLock<HashMap<String, NodeTelemetry>>);
+pub struct Telemetry(RwLock<HashMap<String, Known>>);
+
+/// What is known of a node.
+#[derive(Default)]
+struct Known {
+    /// The node's clock at its last sample.
+    time: UnixTime,
+    groups: BTreeMap<GroupId, Sampled>,
+    drops: Vec<DropCount>,
+}
+
+/// A group in the last sample that had it: its node leaves it out while it is at rest.
+struct Sampled {
+    time: UnixTime,
+    group: GroupTelemetry,
+}
+
+impl Sampled {
+    /// As it is at `time` on the node's clock.
+    fn at(&self, time: UnixTime) -> GroupTelemetry {
+        let mut group = self.group.clone();
+        let later = Duration::from_nanos(time.nanos().saturating_sub(self.time.nanos()));
+        for branch in &mut group.branches {
+            branch.last_feedback = branch.last_feedback.map(|ago| ago.saturating_add(later));
+        }
+        group
+    }
+}
 
 impl Telemetry {
     /// Stores one sample, and returns the drop counters that are higher than in the sample before: its groups replace their previous samples. Groups that `is_known` rejects are not stored, so
@@ -67,7 +95,7 @@ impl Telemetry {
         let mut rises = Vec::new();
         if !is_first {
             for (id, group) in &sample.groups {
-                let before = known.groups.get(id).map(|g| g.drops.as_slice()).unwrap_or_default();
+                let before = known.groups.get(id).map(|g| g.group.drops.as_slice()).unwrap_or_default();
                 add_rises(&mut rises, Some(*id), before, &group.drops);
             }
             add_rises(&mut rises, None, &known.drops, &sample.drops);
@@ -76,7 +104,7 @@ impl Telemetry {
         for (id, mut group) in sample.groups.into_iter().filter(|(id, _)| is_known(*id)) {
             group.branches.truncate(MAX_BRANCHES);
             group.drops.truncate(MAX_REASONS);
-            known.groups.insert(id, group);
+            known.groups.insert(id, Sampled { time: sample.time, group });
         }
         if !sample.drops.is_empty() {
             known.drops = sample.drops;
@@ -89,7 +117,8 @@ impl Telemetry {
     pub fn progress(&self, node: &str, groups: &BTreeMap<GroupId, GroupTelemetry>) -> HashMap<GroupId, Progress> {
         let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = nodes.get(node) else { return HashMap::new() };
-        let both = groups.iter().filter_map(|(id, now)| Some((*id, Progress::between(known.groups.get(id)?, now))));
+        let both =
+            groups.iter().filter_map(|(id, now)| Some((*id, Progress::between(&known.groups.get(id)?.group, now))));
         both.collect()
     }
 
@@ -117,13 +146,16 @@ impl Telemetry {
 
     /// One node's counters; `None` when it never reported.
     pub fn node(&self, node: &str) -> Option<NodeTelemetry> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
+        let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Known { time, groups, drops } = nodes.get(node)?;
+        let groups = groups.iter().map(|(id, sampled)| (*id, sampled.at(*time))).collect();
+        Some(NodeTelemetry { time: *time, groups, drops: drops.clone() })
     }
 
     /// One group's counters at every node that reported them, in node order.
     pub fn group(&self, id: GroupId) -> BTreeMap<String, (UnixTime, GroupTelemetry)> {
         let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        nodes.iter().filter_map(|(name, n)| Some((name.clone(), (n.time, n.groups.get(&id)?.clone())))).collect()
+        nodes.iter().filter_map(|(name, n)| Some((name.clone(), (n.time, n.groups.get(&id)?.at(n.time))))).collect()
     }
 }
 
@@ -193,6 +225,27 @@ mod tests {
         let rises = with(vec![drop(6, None, 7)], vec![drop(33, Some("eth1"), 9), drop(33, Some("eth2"), 2)]);
         let short: Vec<_> = rises.iter().map(|r| (r.group.is_some(), r.port.as_deref(), r.reason, r.packets)).collect();
         assert_eq!(short, [(true, None, 6, 2), (false, Some("eth2"), 33, 2)]);
+    }
+
+    /// Catches feedback that seems to be as old as when the group came to rest.
+    #[test]
+    fn a_group_at_rest_is_as_its_last_sample_has_it_at_the_time_of_the_last_one() {
+        let t = Telemetry::default();
+        let at = |seconds: u64, groups: &[(u64, u64)]| {
+            let mut sample = sample(groups);
+            sample.time = UnixTime::from_nanos(seconds * 1_000_000_000);
+            let branch = serde_json::json!({"address": "fcff::2", "next": 7, "unconfirmed": false, "ackPsn": 6, "epsn": null, "ccount": 0,
+                "lastFeedbackNs": 500_000_000, "packets": 1, "bytes": 1, "completedMin": 0});
+            sample.groups.values_mut().for_each(|g| g.branches = vec![serde_json::from_value(branch.clone()).unwrap()]);
+            t.record("n1", sample, |_| true);
+        };
+        let last = |g: &GroupTelemetry| g.branches[0].last_feedback.unwrap().as_millis();
+        at(10, &[(1, 10)]);
+        assert_eq!(last(&t.group(id(1))["n1"].1), 500);
+        at(40, &[(2, 10)]);
+        assert_eq!(t.node("n1").unwrap().groups.values().map(last).collect::<Vec<_>>(), [30_500, 500]);
+        let (time, group) = &t.group(id(1))["n1"];
+        assert_eq!((time.nanos(), last(group)), (40_000_000_000, 30_500));
     }
 
     #[test]

@@ -55,9 +55,15 @@ impl Controller {
 
     /// Processes what a node counted of its groups' data, behind the losses of the same sample: links on which none arrives are led around.
     /// Must be called on the tokio runtime.
-    pub fn data_samples<'a>(&self, node: &str, samples: impl Iterator<Item = &'a GroupTelemetry>) {
+    /// `others_at_rest`: of the node's other groups nothing has changed.
+    pub fn data_samples<'a>(
+        &self,
+        node: &str,
+        samples: impl Iterator<Item = &'a GroupTelemetry>,
+        others_at_rest: bool,
+    ) {
         let now = self.now();
-        for changed in self.write(|d| d.data_samples(node, samples, now)) {
+        for changed in self.write(|d| d.data_samples(node, samples, others_at_rest, now)) {
             self.ports_reported(&changed);
         }
     }

@@ -271,11 +271,12 @@ impl Nodes {
             losses.push(loss);
         }
         self.controller.link_losses(&node, &losses);
-        self.controller.data_samples(&node, groups.values());
+        let others_at_rest = sample.others_at_rest;
+        self.controller.data_samples(&node, groups.values(), others_at_rest);
         let taken = UnixTime::from_nanos(sample.time_unix_ns);
         self.controller.telemetry_received(&node, taken, groups.values());
         let progress = self.controller.telemetry().progress(&node, &groups);
-        self.controller.chart_groups(&node, taken, &groups, &progress);
+        self.controller.chart_groups(&node, taken, &groups, &progress, others_at_rest);
         let has_counters = !groups.is_empty() || !sample.node_drops.is_empty() || !losses.is_empty();
         let fatal: Vec<_> = groups.values().flat_map(fatal_branches).collect();
         let late: Vec<_> = groups.values().flat_map(late_receivers).collect();

@@ -43,6 +43,16 @@ fn the_state_of_a_group_is_read_when_it_moved_and_once_more() {
     assert_eq!(bed.groups().iter().map(|g| g.epoch).collect::<Vec<_>>(), [1, 2, 1]);
 }
 
+/// Catches a sample that has the branches of a former program, whose epoch is the same: one that leaves brings no new epoch.
+#[test]
+fn a_branch_that_left_is_in_no_sample() {
+    let mut bed = Testbed::new(&Shape { receivers: 2, ..Shape::default() });
+    let branches = |bed: &mut Testbed| bed.telemetry().branches.len();
+    assert_eq!([branches(&mut bed), branches(&mut bed)], [2; 2]);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| _ = g.branches.pop())), []);
+    assert_eq!(branches(&mut bed), 1);
+}
+
 #[test]
 fn a_group_that_is_gone_is_in_no_sample_and_one_with_its_number_has_nothing_of_it() {
     let mut bed = Testbed::new(&Shape::default());
@@ -66,4 +76,31 @@ fn an_agent_that_has_just_started_reports_the_branches_of_groups_that_it_has_not
     assert_eq!(before.iter().map(|(_, packets)| *packets).collect::<Vec<_>>(), [10]);
     bed.reopen();
     assert_eq!(branches(&mut bed), before);
+}
+
+/// Catches a group that is taken to be at rest while something of it waits, or that is not while nothing does.
+#[test]
+fn a_group_is_at_rest_while_nothing_moves_and_nothing_waits() {
+    let mut bed = Testbed::new(&Shape { receivers: 2, ..Shape::default() });
+    bed.datapath.sampler.rest_at_once();
+    let is_at_rest = |bed: &mut Testbed| bed.at_rest() == [bed.group_id()];
+    // New, read once more, and at rest: no data has passed.
+    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false, true]);
+    send(&bed, 100..110, 2);
+    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false; 2], "its data is not acknowledged");
+    bed.run("d0", &answer(0, Syndrome::ack(31), 109, 1));
+    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false; 2], "by one of two");
+    let next = |bed: &mut Testbed| bed.telemetry().branches.iter().map(|b| b.next.is_some()).collect::<Vec<_>>();
+    assert_eq!((next(&mut bed), bed.telemetry().acks_in), (vec![true, false], 1));
+    bed.run("d0", &answer(1, Syndrome::ack(31), 109, 1));
+    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false, true]);
+    // A repeated one changes nothing but a counter.
+    bed.run("d0", &answer(1, Syndrome::ack(31), 109, 1));
+    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false, true]);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.epoch += 1)), []);
+    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false, true]);
+    // What the controller has to act upon is in every sample until it has.
+    bed.run("d0", &answer(0, Syndrome::nak(NakCode::RemoteAccess), 110, 1));
+    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false; 2], "a fatal NAK");
+    assert!(bed.telemetry().branches.iter().any(|b| b.fatal.is_some()));
 }

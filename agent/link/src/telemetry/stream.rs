@@ -15,6 +15,9 @@ use tonic::transport::Channel;
 use super::{BRANCHES_PER_MESSAGE, Taken, TelemetryQueue};
 use crate::{Backoff, MAX_SENT_BYTES, Random, Session, brief};
 
+/// The contract's minor version from which on a sample may leave out groups at rest.
+const AT_REST_MINOR_VERSION: u32 = 9;
+
 /// Streams while a session is up; ends when `session`'s sender is gone. What is on its way when a connection
 /// breaks is lost: the next sample supersedes a sample, and events are also in the agent's log.
 pub(crate) async fn run(
@@ -36,12 +39,13 @@ pub(crate) async fn run(
             Ok(_) => {}
             Err(_) => return,
         }
+        let leaves_out = session.borrow().minor_version >= AT_REST_MINOR_VERSION;
         // One message: beyond it, HTTP/2 flow control holds back and the queue drops its oldest.
         let (sender, receiver) = mpsc::channel(1);
         let mut client = NodeServiceClient::new(channel.clone()).max_encoding_message_size(MAX_SENT_BYTES);
         let answer = tokio::select! {
             answer = client.stream_telemetry(ReceiverStream::new(receiver)) => answer,
-            never = feed(&node, &queue, &sender) => match never {},
+            never = feed(&node, &queue, &sender, leaves_out) => match never {},
         };
         let delay = backoff.next_delay(random());
         match answer {
@@ -52,11 +56,23 @@ pub(crate) async fn run(
     }
 }
 
-/// Moves queue entries into the stream as fast as it takes them.
-async fn feed(node: &str, queue: &TelemetryQueue, stream: &mpsc::Sender<pb::StreamTelemetryRequest>) -> Infallible {
+/// Moves queue entries into the stream as fast as it takes them. `leaves_out`: groups at rest, once the stream has had them.
+async fn feed(
+    node: &str,
+    queue: &TelemetryQueue,
+    stream: &mpsc::Sender<pb::StreamTelemetryRequest>,
+    leaves_out: bool,
+) -> Infallible {
+    // As of the last sample; what was dropped since may have been the last that a group had before it came to rest.
+    let mut dropped = None;
     while let Ok(mut permit) = stream.reserve().await {
         let taken = queue.pop().await;
-        for message in messages(node, taken) {
+        let now = queue.dropped();
+        let others_at_rest = leaves_out && taken.is_read && dropped == Some(now);
+        if taken.is_read {
+            dropped = Some(now);
+        }
+        for message in messages(node, taken, others_at_rest) {
             permit.send(message);
             permit = match stream.reserve().await {
                 Ok(next) => next,
@@ -69,8 +85,12 @@ async fn feed(node: &str, queue: &TelemetryQueue, stream: &mpsc::Sender<pb::Stre
 }
 
 /// Splits a sample so that no message nears the size limit. Events, captured frames, round-trip times, losses and queues go with the first
-/// part; node drops are totals and go with every part.
-fn messages(node: &str, Taken { sample, events, captured }: Taken) -> Vec<pb::StreamTelemetryRequest> {
+/// part; node drops are totals and go with every part. With `others_at_rest` groups at rest are left out, as the last part has it.
+fn messages(
+    node: &str,
+    Taken { sample, events, captured, .. }: Taken,
+    others_at_rest: bool,
+) -> Vec<pb::StreamTelemetryRequest> {
     let node_drops: Vec<pb::DropCount> = sample.node_drops.iter().map(Into::into).collect();
     let part = || pb::StreamTelemetryRequest {
         node: node.to_owned(),
@@ -82,6 +102,7 @@ fn messages(node: &str, Taken { sample, events, captured }: Taken) -> Vec<pb::St
         congestion: None,
         link_losses: vec![],
         captured: vec![],
+        others_at_rest: false,
     };
     let mut parts = vec![part()];
     parts[0].events = events.iter().map(Into::into).collect();
@@ -91,7 +112,7 @@ fn messages(node: &str, Taken { sample, events, captured }: Taken) -> Vec<pb::St
     let ports = |ports: &Vec<PortCongestion>| pb::Congestion { ports: ports.iter().map(Into::into).collect() };
     parts[0].congestion = sample.congestion.as_ref().map(ports);
     let mut weight = 0;
-    for group in &sample.groups {
+    for group in sample.groups.iter().filter(|group| !others_at_rest || !sample.at_rest.contains(&group.group_id)) {
         let own = weigh(group);
         if weight > 0 && weight + own > BRANCHES_PER_MESSAGE {
             parts.push(part());
@@ -101,6 +122,9 @@ fn messages(node: &str, Taken { sample, events, captured }: Taken) -> Vec<pb::St
         if let Some(last) = parts.last_mut() {
             last.groups.push(group.into());
         }
+    }
+    if let Some(last) = parts.last_mut() {
+        last.others_at_rest = others_at_rest;
     }
     parts
 }
@@ -188,6 +212,7 @@ mod tests {
         TelemetrySample {
             time: UnixTime::from_nanos(n),
             groups,
+            at_rest: Default::default(),
             node_drops: vec![],
             link_rtts,
             link_losses,
@@ -225,8 +250,9 @@ mod tests {
 
     #[test]
     fn a_full_node_fits_the_message_limit_and_loses_no_group() {
-        let parts =
-            messages("n1", Taken { sample: sample(7, 2000, 64), events: vec![event(1)], captured: vec![frame(1)] });
+        let taken =
+            Taken { sample: sample(7, 2000, 64), is_read: true, events: vec![event(1)], captured: vec![frame(1)] };
+        let parts = messages("n1", taken, false);
         assert!(parts.len() > 1);
         assert_eq!(parts.iter().map(|part| part.groups.len()).sum::<usize>(), 2000);
         assert_eq!(parts.iter().map(|part| part.events.len()).sum::<usize>(), 1);
@@ -267,5 +293,59 @@ mod tests {
         let Taken { sample, captured, .. } = queue.pop().await;
         assert_eq!((sample.time.nanos(), sample.groups.len()), (299, 0));
         assert_eq!((captured[0].time.nanos(), captured.len(), queue.dropped()), (42, 258, 42));
+    }
+
+    /// Catches a group that a controller never gets: of the first sample of a stream, or of one after which its last change was dropped.
+    #[tokio::test]
+    async fn groups_at_rest_are_left_out_once_the_stream_has_had_them() {
+        let at_rest = |n| {
+            let mut sample = sample(n, 3, 1);
+            sample.at_rest = [1, 3].map(|id| GroupId::new("group", id).unwrap()).into();
+            sample
+        };
+        let queue = TelemetryQueue::default();
+        let sent =
+            async |leaves_out, first: &mut dyn FnMut(&TelemetryQueue), more: &mut dyn FnMut(&TelemetryQueue, u64)| {
+                let (sender, mut stream) = mpsc::channel(1);
+                let mut got = Vec::new();
+                first(&queue);
+                let read = async {
+                    for n in 1..=4 {
+                        let message: pb::StreamTelemetryRequest = stream.recv().await.unwrap();
+                        let groups: Vec<u32> = message.groups.iter().map(|g| g.group_id).collect();
+                        got.push((message.others_at_rest, groups));
+                        more(&queue, n);
+                    }
+                };
+                tokio::select! {
+                    () = read => {}
+                    never = feed("n1", &queue, &sender, leaves_out) => match never {},
+                }
+                got
+            };
+        let all = (false, vec![1, 2, 3]);
+        let moved = (true, vec![2]);
+        let mut first = |queue: &TelemetryQueue| queue.push_sample(at_rest(0));
+        let mut next = |queue: &TelemetryQueue, n: u64| match n {
+            // Nothing was read: nothing is known of the groups.
+            2 => queue.push_event(event(n)),
+            _ => queue.push_sample(at_rest(n)),
+        };
+        for _ in 0..2 {
+            assert_eq!(
+                sent(true, &mut first, &mut next).await,
+                [all.clone(), moved.clone(), (false, vec![]), moved.clone()]
+            );
+            queue.with(|state| state.samples.clear());
+        }
+        assert_eq!(sent(false, &mut first, &mut next).await, [all.clone(), all.clone(), (false, vec![]), all.clone()]);
+        queue.with(|state| state.samples.clear());
+        // Five more than the queue holds: one is dropped.
+        let mut burst = |queue: &TelemetryQueue, n: u64| {
+            if n == 1 {
+                (1..=5).for_each(|n| queue.push_sample(at_rest(n)));
+            }
+        };
+        assert_eq!(sent(true, &mut first, &mut burst).await, [all.clone(), all, moved.clone(), moved]);
     }
 }

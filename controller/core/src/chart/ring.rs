@@ -78,7 +78,7 @@ impl Ring {
         self.tier
     }
 
-    /// Adds a value that held from `start` to `end`, at most [`super::span::MAX_SPAN`]: a few steps.
+    /// Adds a value that held from `start` to `end`, in as many steps, and at most all that are kept.
     pub(crate) fn add(&mut self, start: Monotonic, end: Monotonic, value: f64, max: f64) {
         let step = self.tier.step * NANOS;
         let (start, end) = (start.nanos(), end.nanos());

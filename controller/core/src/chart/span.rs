@@ -22,6 +22,45 @@ pub struct Span {
     pub end: Monotonic,
 }
 
+/// Samples of one node that follow each other, with gaps or without, and of which each has all of the node that is not at rest: what it does
+/// not have is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    first: u64,
+    before: Option<Sampled>,
+    last: Sampled,
+}
+
+/// Number of a sample, and when it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sampled {
+    pub(crate) number: u64,
+    pub(crate) end: Monotonic,
+}
+
+impl Rest {
+    /// Those that end with this one.
+    pub(crate) fn with(known: Option<Self>, span: Span) -> Self {
+        let last = Sampled { number: span.sample, end: span.end };
+        let follows = |rest: &Self| {
+            let distance = span.sample - rest.last.number.min(span.sample);
+            distance == 1 || distance == 2 && span.start == span.end
+        };
+        match known {
+            Some(rest) if rest.last.number == span.sample => rest,
+            Some(rest) if follows(&rest) => Self { before: Some(rest.last), last, ..rest },
+            // Behind a gap a number is left out.
+            _ => Self { first: span.sample.saturating_sub((span.start == span.end).into()), before: None, last },
+        }
+    }
+
+    /// The newest of them before sample `next`, if it and all others since sample `read` are of these.
+    pub(crate) fn between(&self, read: u64, next: u64) -> Option<Sampled> {
+        let newest = Some(self.last).filter(|last| last.number < next).or(self.before)?;
+        (self.first <= read + 1 && read < newest.number).then_some(newest)
+    }
+}
+
 /// The samples of one node.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
@@ -29,6 +68,11 @@ pub struct Pace {
     first: u64,
     /// The last sample: when it was taken on the node's clock, and its span.
     last: Option<(UnixTime, Span)>,
+}
+
+/// The node that a sample with this number is of, as in [`Pace::new`].
+pub(crate) fn node_of(sample: u64) -> u32 {
+    (sample >> 32) as u32
 }
 
 impl Pace {
@@ -54,6 +98,11 @@ impl Pace {
         };
         self.last = Some((taken, span));
         span
+    }
+
+    /// The number of the node.
+    pub fn node(&self) -> u32 {
+        node_of(self.first)
     }
 
     /// End of the last span; `None` before the first.

@@ -2,13 +2,13 @@
 //! All series, within a budget. An object is idle while all that is charted of it is zero; when the budget is used up, the one that has been
 //! idle longest makes room for one that is not idle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use super::ring::{Point, Tier};
 use super::series::{ChartObject, Series};
-use super::span::Span;
+use super::span::{Rest, Span, node_of};
 use super::track::{Reading, Track};
 
 /// Octets of all series, at most: 256 MiB.
@@ -89,6 +89,8 @@ pub struct Charts {
     usage: Usage,
     serial: u64,
     objects: BTreeMap<Arc<ChartObject>, Entry>,
+    /// By the node's number.
+    rests: HashMap<u32, Rest>,
     /// In the order in which they make room.
     idle: BTreeMap<(u64, u64), Arc<ChartObject>>,
 }
@@ -102,7 +104,21 @@ impl Default for Charts {
 impl Charts {
     /// No series yet, and room for `budget` octets.
     pub fn new(budget: usize) -> Self {
-        Self { budget, usage: Usage::default(), serial: 0, objects: BTreeMap::new(), idle: BTreeMap::new() }
+        Self {
+            budget,
+            usage: Usage::default(),
+            serial: 0,
+            objects: BTreeMap::new(),
+            rests: HashMap::new(),
+            idle: BTreeMap::new(),
+        }
+    }
+
+    /// This sample of a node has everything of it that is not at rest: of what it does not have, the last readings hold until its end. Before the
+    /// sample's own readings.
+    pub fn rest(&mut self, span: Span) {
+        let node = node_of(span.sample);
+        self.rests.insert(node, Rest::with(self.rests.get(&node).copied(), span));
     }
 
     /// Takes readings of an object. One without series gets room that others have to leave only if it `is_active`.
@@ -129,7 +145,7 @@ impl Charts {
                 }
             };
             let Some(entry) = self.objects.get_mut(object) else { return };
-            if entry.tracks[at].read(span, *reading) && entry.active < second {
+            if entry.tracks[at].read(span, *reading, self.rests.get(&node_of(span.sample))) && entry.active < second {
                 let key = (entry.active, entry.serial);
                 entry.active = second;
                 if let Some(shared) = self.idle.remove(&key) {
@@ -156,17 +172,37 @@ impl Charts {
 
     /// Removes the series of a group's branches at one node, or at all, if the branch `is_gone`.
     pub fn remove_branches(&mut self, group: &str, at: Option<&str>, is_gone: impl Fn(Ipv6Addr) -> bool) {
-        let node = at.unwrap_or_default().to_owned();
-        let first = ChartObject::Branch { group: group.to_owned(), node, address: Ipv6Addr::UNSPECIFIED };
-        let is_wanted = |object: &ChartObject| match object {
-            ChartObject::Branch { group: g, node, .. } => g == group && at.is_none_or(|at| at == node),
-            _ => false,
-        };
-        let all =
-            self.objects.range(Arc::new(first)..).map(|(object, _)| object).take_while(|object| is_wanted(object));
+        let all = self.branches(group, at);
         let gone = all.filter(|object| matches!(&***object, ChartObject::Branch { address, .. } if is_gone(*address)));
         let gone: Vec<Arc<ChartObject>> = gone.cloned().collect();
         gone.iter().for_each(|object| self.remove(object));
+    }
+
+    /// A group has left a node, which has this number: no sample of the node is of it any more.
+    pub fn left(&mut self, group: &str, node: &str, number: u32) {
+        let mut objects: Vec<Arc<ChartObject>> = self.branches(group, Some(node)).cloned().collect();
+        objects.push(Arc::new(ChartObject::Group(group.to_owned())));
+        for object in objects {
+            let tracks = self.objects.get_mut(&object).map(|entry| entry.tracks.as_mut_slice()).unwrap_or_default();
+            let of_node = |track: &&mut Track| track.last().is_some_and(|sample| node_of(sample) == number);
+            tracks.iter_mut().filter(of_node).for_each(Track::end);
+        }
+    }
+
+    /// The group's branches that have series, at one node or at all.
+    fn branches(&self, group: &str, at: Option<&str>) -> impl Iterator<Item = &Arc<ChartObject>> {
+        let node = at.unwrap_or_default().to_owned();
+        let first = ChartObject::Branch { group: group.to_owned(), node, address: Ipv6Addr::UNSPECIFIED };
+        let is_wanted = move |object: &ChartObject| match object {
+            ChartObject::Branch { group: g, node, .. } => g == group && at.is_none_or(|at| at == node),
+            _ => false,
+        };
+        self.objects.range(Arc::new(first)..).map(|(object, _)| object).take_while(move |object| is_wanted(object))
+    }
+
+    /// The node with this number is gone: forgets its samples of [`Charts::rest`].
+    pub fn forget_rest(&mut self, node: u32) {
+        self.rests.remove(&node);
     }
 
     /// Removes the series of a node, its ports and its branches. As long as there are objects: a node seldom leaves.
@@ -201,7 +237,9 @@ impl Charts {
         let tracks = tracks.iter().filter(|track| wanted.is_none_or(|series| series == track.series));
         let chart = |track: &Track| {
             debug_assert!(track.tiers().any(|tier| tier == range.tier), "a tier of the object");
-            Chart { series: track.series, points: track.points(range.tier, range.first, range.step, range.count) }
+            let rest = track.last().and_then(|sample| self.rests.get(&node_of(sample)));
+            let points = track.rested(rest).points(range.tier, range.first, range.step, range.count);
+            Chart { series: track.series, points }
         };
         tracks.map(chart).collect()
     }

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One series at all its resolutions. Counters become rates; a reading without the one before it, and a counter that fell, are gaps.
+//! One series at all its resolutions. Counters become rates; a reading without the one before it, and a counter that fell, are gaps. What
+//! is at rest is in no sample, and charted as it was.
+
+use std::borrow::Cow;
+
+use canopy_units::Monotonic;
 
 use super::ring::{Point, Ring, Tier};
 use super::series::Series;
-use super::span::Span;
+use super::span::{Rest, Span};
 
 /// What is read of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,9 +52,17 @@ impl Reading {
 #[derive(Clone, Debug)]
 pub(crate) struct Track {
     pub(crate) series: Series,
-    /// The reading before, and its sample.
-    last: Option<(u64, Reading)>,
+    /// The reading before.
+    last: Option<Last>,
     rings: Vec<Ring>,
+}
+
+/// A reading, its sample and when that was taken.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    sample: u64,
+    end: Monotonic,
+    reading: Reading,
 }
 
 impl Track {
@@ -63,14 +76,19 @@ impl Track {
         rings + size_of::<Self>()
     }
 
-    /// Takes a reading. Returns whether anything is charted that is not zero.
-    pub(crate) fn read(&mut self, span: Span, reading: Reading) -> bool {
-        if self.last.is_some_and(|(sample, _)| sample == span.sample) {
+    /// Takes a reading. Samples of `rest` that did not have one are charted like the reading before. Returns whether anything is charted that
+    /// is not zero.
+    pub(crate) fn read(&mut self, span: Span, reading: Reading, rest: Option<&Rest>) -> bool {
+        if self.last.is_some_and(|last| last.sample == span.sample) {
             // Another part of the same sample: what it has more is in the next one.
             return false;
         }
-        let before = self.last.replace((span.sample, reading));
-        let Some((sample, before)) = before else { return false };
+        let before = self.last.replace(Last { sample: span.sample, end: span.end, reading });
+        let Some(Last { mut sample, end, reading: before }) = before else { return false };
+        if let Some(rested) = rest.and_then(|rest| rest.between(sample, span.sample)) {
+            self.rest(before, end, rested.end);
+            sample = rested.number;
+        }
         if sample + 1 != span.sample || span.start >= span.end {
             return false;
         }
@@ -80,6 +98,37 @@ impl Track {
             ring.add(span.start, span.end, value, peak);
         }
         peak != 0.0
+    }
+
+    /// With what the samples of `rest` since the last reading did not have.
+    pub(crate) fn rested(&self, rest: Option<&Rest>) -> Cow<'_, Self> {
+        let rested = self.last.zip(rest).and_then(|(last, rest)| Some((last, rest.between(last.sample, u64::MAX)?)));
+        let Some((Last { end, reading, .. }, rested)) = rested else { return Cow::Borrowed(self) };
+        let mut all = self.clone();
+        all.rest(reading, end, rested.end);
+        Cow::Owned(all)
+    }
+
+    /// No reading continues the last one.
+    pub(crate) fn end(&mut self) {
+        self.last = None;
+    }
+
+    /// Number of the last reading's sample.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.last.map(|last| last.sample)
+    }
+
+    /// What was read does not change from `start` to `end`.
+    fn rest(&mut self, reading: Reading, start: Monotonic, end: Monotonic) {
+        let value = match reading {
+            Reading::Counter { .. } => 0.0,
+            Reading::Level { value, .. } if value.is_finite() => value,
+            Reading::Level { .. } | Reading::Share { .. } => return,
+        };
+        for ring in &mut self.rings {
+            ring.add(start, end, value, value);
+        }
     }
 
     pub(crate) fn tiers(&self) -> impl Iterator<Item = Tier> + '_ {

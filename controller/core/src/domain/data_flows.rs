@@ -37,6 +37,8 @@ const SKEW: i64 = 64;
 const IDLE: Duration = Duration::from_millis(900);
 /// ...nor what its parent had sent this long ago: longer than packets and samples take on their way.
 const ON_THE_WAY: Duration = Duration::from_millis(300);
+/// A group that a parent has sent nothing of for this long is at rest there, too.
+const EXPECTED: Duration = Duration::from_secs(5);
 /// Fewest packets that must be missing then.
 const FEWEST_WITHHELD: u64 = 8;
 /// Bits of a PSN on the wire. A node that came into a tree later counts from another multiple of 2^24.
@@ -44,7 +46,19 @@ const PSN_BITS: u32 = 24;
 
 /// Groups by node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct DataFlows(HashMap<String, BTreeMap<GroupId, Flow>>);
+pub(super) struct DataFlows {
+    flows: HashMap<String, BTreeMap<GroupId, Flow>>,
+    /// By node: when its newest sample arrived that leaves out groups at rest, and the groups of which a parent has sent it data since its
+    /// last sample of them, with the time of the parent's.
+    rests: HashMap<String, Resting>,
+}
+
+/// What a node leaves out of its samples.
+#[derive(Clone, Debug, Default)]
+struct Resting {
+    at: Option<Monotonic>,
+    expected: BTreeMap<GroupId, Monotonic>,
+}
 
 /// A group at a node, in one epoch.
 #[derive(Clone, Debug)]
@@ -52,6 +66,8 @@ struct Flow {
     epoch: u32,
     /// When its first sample arrived.
     since: Monotonic,
+    /// When its newest one did.
+    newest: Monotonic,
     /// Oldest first; each with another `high`.
     points: VecDeque<Point>,
     data_packets: u64,
@@ -130,7 +146,7 @@ impl DataFlows {
             self.forget(node, id);
             return false;
         };
-        let flows = self.0.entry(node.spec.base.name.clone()).or_default();
+        let flows = self.flows.entry(node.spec.base.name.clone()).or_default();
         let flow = match flows.remove(&id).filter(|flow| flow.is_continued_by(sample, fresh)) {
             Some(mut flow) => {
                 flow.add(program, sample, fresh, now);
@@ -145,25 +161,49 @@ impl DataFlows {
     /// Forgets groups that the node no longer has: their samples have stopped. Called for every message, and does nothing for most.
     pub(super) fn prune(&mut self, node: &Node) {
         let groups = &node.spec.groups;
-        if let Some(flows) = self.0.get_mut(&node.spec.base.name).filter(|flows| flows.len() > groups.len()) {
+        if let Some(flows) = self.flows.get_mut(&node.spec.base.name).filter(|flows| flows.len() > groups.len()) {
             flows.retain(|id, _| groups.contains_key(id));
         }
     }
 
+    /// `parent` has sent `child` data of the group, as of a sample that arrived at `now`: unless the child leaves out the group, its next
+    /// sample shows whether it arrived.
+    pub(super) fn expect(&mut self, parent: &Node, child: &Node, id: GroupId, now: Monotonic) {
+        let Some(resting) = self.rests.get_mut(&child.spec.base.name) else { return };
+        let flow = self.flows.get(&parent.spec.base.name).and_then(|flows| flows.get(&id));
+        if flow.is_some_and(|flow| flow.idle_since == now) {
+            resting.expected.insert(id, now);
+        }
+    }
+
+    /// The last part of a sample of the node arrived at `now`: what it leaves out has not changed. Returns those of these groups that a
+    /// parent has sent data of to the node meanwhile.
+    pub(super) fn rest(&mut self, node: &Node, now: Monotonic) -> Vec<GroupId> {
+        let name = &node.spec.base.name;
+        let resting = self.rests.entry(name.clone()).or_default();
+        let before = resting.at.replace(now);
+        resting.expected.retain(|_, since| now.since(*since) < EXPECTED);
+        let (Some(before), Some(flows)) = (before, self.flows.get(name)) else { return Vec::new() };
+        // Another one is in this sample.
+        let is_left_out = |id: &&GroupId| flows.get(id).is_some_and(|flow| flow.newest <= before);
+        resting.expected.keys().filter(is_left_out).copied().collect()
+    }
+
     fn forget(&mut self, node: &Node, id: GroupId) {
-        if let Some(flows) = self.0.get_mut(&node.spec.base.name) {
+        if let Some(flows) = self.flows.get_mut(&node.spec.base.name) {
             flows.remove(&id);
         }
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.0.values().map(BTreeMap::len).sum()
+        self.flows.values().map(BTreeMap::len).sum()
     }
 
     /// Forgets the nodes that `is_known` rejects.
     pub(super) fn retain(&mut self, is_known: impl Fn(&str) -> bool) {
-        self.0.retain(|node, _| is_known(node));
+        self.flows.retain(|node, _| is_known(node));
+        self.rests.retain(|node, _| is_known(node));
     }
 
     /// What the link from `parent` to `child` carried of the group since the last call that returned something.
@@ -189,7 +229,7 @@ impl DataFlows {
             let packets = (high - before.high).saturating_sub(by_parent.max(0) as u64);
             Carried { packets, lost: (lost.max(0) as u64).min(packets) }
         });
-        self.0.get_mut(&child.spec.base.name)?.get_mut(&id)?.base = Some(base);
+        self.flows.get_mut(&child.spec.base.name)?.get_mut(&id)?.base = Some(base);
         carried
     }
 
@@ -228,7 +268,7 @@ impl DataFlows {
     /// The node's flow, if it is of the present program.
     fn flow(&self, node: &Node, id: GroupId) -> Option<&Flow> {
         let program = node.spec.groups.get(&id)?;
-        self.0.get(&node.spec.base.name)?.get(&id).filter(|flow| flow.epoch == program.epoch)
+        self.flows.get(&node.spec.base.name)?.get(&id).filter(|flow| flow.epoch == program.epoch)
     }
 }
 
@@ -237,6 +277,7 @@ impl Flow {
         let mut flow = Self {
             epoch: sample.epoch,
             since: now,
+            newest: now,
             points: VecDeque::new(),
             data_packets: sample.data_packets,
             idle_since: now,
@@ -258,6 +299,7 @@ impl Flow {
     }
 
     fn add(&mut self, program: &GroupProgram, sample: &GroupTelemetry, fresh: u64, now: Monotonic) {
+        self.newest = now;
         let high = sample.high.get();
         if self.data_packets != sample.data_packets {
             (self.data_packets, self.idle_since) = (sample.data_packets, now);

@@ -364,12 +364,14 @@ impl Links {
         verdicts
     }
 
-    /// Adds what a node counted of the groups' data, and returns the links on which none arrives.
+    /// Adds what a node counted of the groups' data, and returns the links on which none arrives. `others_at_rest`: of the node's other groups
+    /// nothing has changed.
     pub(super) fn data<'a>(
         &mut self,
         state: &State,
         node: &str,
         samples: impl Iterator<Item = &'a GroupTelemetry>,
+        others_at_rest: bool,
         now: Monotonic,
     ) -> Vec<Silenced> {
         let Some(node) = state.node(node) else { return Vec::new() };
@@ -393,9 +395,16 @@ impl Links {
                     Some((from, parent)) if parent.spec.base.name == node.spec.base.name => {
                         let from = from.clone();
                         self.measure(&from, id, node, child);
+                        self.flows.expect(node, child, id, now);
                     }
                     _ => {}
                 }
+            }
+        }
+        if others_at_rest {
+            for id in self.flows.rest(node, now) {
+                let Some((from, parent)) = self.parent(state, node, id) else { continue };
+                silenced.extend(self.silenced(from.clone(), id, parent, node, now));
             }
         }
         silenced

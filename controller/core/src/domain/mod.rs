@@ -507,10 +507,11 @@ impl Domain {
         &mut self,
         node: &str,
         samples: impl Iterator<Item = &'a GroupTelemetry>,
+        others_at_rest: bool,
         now: Monotonic,
     ) -> BTreeSet<String> {
         let mut changed = BTreeSet::new();
-        for silenced in self.links.data(&self.state, node, samples, now) {
+        for silenced in self.links.data(&self.state, node, samples, others_at_rest, now) {
             let sender = silenced.from.device.clone();
             if withholding::begin(&mut self.state, silenced, now) {
                 changed.insert(sender);

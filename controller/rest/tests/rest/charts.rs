@@ -41,7 +41,7 @@ async fn the_strip_of_a_group_has_the_shares_of_its_receivers_by_second() {
         {
             let sample = completed(second, branches);
             let progress = api.controller.telemetry().progress(node, &sample);
-            api.controller.chart_groups(node, taken, &sample, &progress);
+            api.controller.chart_groups(node, taken, &sample, &progress, false);
         }
     }
     let strip = api.get(path).await.json();
@@ -60,6 +60,7 @@ async fn the_strip_of_a_group_has_the_shares_of_its_receivers_by_second() {
             UnixTime::from_nanos((50 + second) * 1_000_000_000),
             &sample,
             &Default::default(),
+            false,
         );
     }
     assert_eq!(api.get(path).await.status, 200);
@@ -87,7 +88,7 @@ async fn what_a_headend_counts_becomes_the_rates_of_its_group() {
         let sample = telemetry(id, 1000 + second * 100);
         let taken = UnixTime::from_nanos((50 + second) * 1_000_000_000);
         let progress = api.controller.telemetry().progress("n1", &sample);
-        api.controller.chart_groups("n1", taken, &sample, &progress);
+        api.controller.chart_groups("n1", taken, &sample, &progress, false);
         let loss =
             LinkLoss { port: PortIndex::new("port", 1).unwrap(), requests: second * 10, lost: second, queue_drops: 0 };
         api.controller.chart_links("n1", taken, &[loss], &[], &[]);
@@ -127,6 +128,6 @@ async fn what_a_headend_counts_becomes_the_rates_of_its_group() {
     assert_eq!(api.delete("/api/v1/groups/g1").await.status, 204);
     assert_eq!(api.get("/api/v1/charts?object=group/g1").await.status, 404);
     let sample = telemetry(id, 5000);
-    api.controller.chart_groups("n1", UnixTime::from_nanos(54_000_000_000), &sample, &Default::default());
+    api.controller.chart_groups("n1", UnixTime::from_nanos(54_000_000_000), &sample, &Default::default(), false);
     assert_eq!(api.get("/api/v1/charts?object=group/g1").await.status, 404, "a late sample brings nothing back");
 }
