@@ -60,8 +60,9 @@ struct Read {
     summary: types::canopy_summary,
     /// Its next sample reads it again: it may have been read between a counter of its summary and what is changed after that counter.
     again: bool,
-    /// When something of it moved last.
+    /// When something of it moved last, and samples since then: the first of them reads it again, and has to be sent.
     moved_at: Monotonic,
+    still: u32,
     /// Nothing waits for a receiver, a node or the controller.
     is_settled: bool,
     telemetry: GroupTelemetry,
@@ -84,7 +85,10 @@ impl Sampler {
         let now = monotonic();
         self.read_groups(bpf, drops, groups, now)?;
         let of_groups = self.groups.values().map(|read| read.at(now)).collect();
-        let at_rest = self.groups.values().filter(|read| read.is_settled && now.since(read.moved_at) >= self.rest);
+        let at_rest = self
+            .groups
+            .values()
+            .filter(|read| read.still > 1 && read.is_settled && now.since(read.moved_at) >= self.rest);
         let at_rest = at_rest.map(|read| read.telemetry.group_id).collect();
         for (key, packets) in bpf.port_drops().entries()? {
             let Some(port) = names.get(&key.ifindex) else { continue };
@@ -112,11 +116,11 @@ impl Sampler {
             let id = summary.group_id;
             let drops = drops.remove(&id).unwrap_or_default();
             let known = before.remove(&id);
-            let moved_at = known.as_ref().map(|known| known.moved_at);
+            let since = known.as_ref().map(|known| (known.moved_at, known.still.saturating_add(1)));
             let moved =
                 known.as_ref().is_none_or(|known| !same(&known.summary, &summary) || known.telemetry.drops != drops);
             let read = match known.filter(|known| !moved && !known.again && summary.waits == 0) {
-                Some(known) => known,
+                Some(known) => Read { still: known.still.saturating_add(1), ..known },
                 None => {
                     let Ok(group) = GroupId::new("group", id.into()) else { continue };
                     let slots = match groups.branches(id) {
@@ -131,12 +135,13 @@ impl Sampler {
                     };
                     let Some(state) = bpf.states().get(&id)? else { continue };
                     let cnp = bpf.cnps().get(&id)?.unwrap_or_default();
-                    let moved_at = moved_at.filter(|_| !moved && summary.waits == 0).unwrap_or(now);
+                    let (moved_at, still) = since.filter(|_| !moved && summary.waits == 0).unwrap_or((now, 0));
                     let telemetry = telemetry(group, &summary, &slots, (&state, &cnp), drops);
                     Read {
                         summary,
                         again: moved,
                         moved_at,
+                        still,
                         is_settled: is_settled(&telemetry, groups.program(id)),
                         received: slots.values().map(|slot| state.stats[at(*slot)].last_received_ns).collect(),
                         telemetry,
@@ -161,12 +166,12 @@ impl Read {
 
 /// Whether nothing of a group waits: data for its acknowledgement, the start of a late receiver or a fatal NAK for the controller.
 fn is_settled(telemetry: &GroupTelemetry, program: Option<&GroupProgram>) -> bool {
-    let is_stored = |address| {
-        let of_program = program.and_then(|program| program.branches.iter().find(|branch| branch.address == address));
-        of_program.is_some_and(|branch| branch.start.is_some())
+    let is_stored = |at: &BranchTelemetry| {
+        let of_program =
+            program.and_then(|program| program.branches.iter().find(|branch| branch.address == at.address));
+        of_program.is_some_and(|branch| branch.start.is_some() && branch.start == at.start)
     };
-    let is_known =
-        |branch: &BranchTelemetry| branch.fatal.is_none() && (branch.late.is_none() || is_stored(branch.address));
+    let is_known = |branch: &BranchTelemetry| branch.fatal.is_none() && (branch.late.is_none() || is_stored(branch));
     let high = telemetry.high;
     (high.get() == 0 || telemetry.min_next == Some(high)) && telemetry.branches.iter().all(is_known)
 }

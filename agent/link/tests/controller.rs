@@ -252,6 +252,39 @@ async fn telemetry_survives_an_outage_and_reports_what_was_dropped() {
     }
 }
 
+/// Catches a stream that leaves out groups at rest before the controller's version is known, or for ever does not, and one that outlives its
+/// session: the controller takes what it has for another agent's then.
+#[tokio::test]
+async fn groups_at_rest_are_left_out_once_the_version_is_known_and_until_the_next_session() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    let mut link = link(&place.socket(), None);
+    let mut time = 0;
+    for generation in 1..=2 {
+        let watch = controller.watch().await;
+        soon("the session", link.session.wait_for(|session| session.up && session.opened == generation)).await.unwrap();
+        // The version is not known yet, and the stream has not had all groups.
+        time += 1;
+        link.telemetry.push_sample(sample(time, 1));
+        assert!(!sampled_at(&mut controller, time).await.others_at_rest);
+        watch.send(snapshot(&spec(1, generation, &[1]))).await;
+        spec_of(&mut link, generation).await;
+        time += 1;
+        link.telemetry.push_sample(sample(time, 1));
+        assert!(sampled_at(&mut controller, time).await.others_at_rest);
+    }
+}
+
+/// The sample of this time; earlier ones may come again on another stream.
+async fn sampled_at(controller: &mut Controller, time: u64) -> pb::StreamTelemetryRequest {
+    loop {
+        let sample = controller.sample().await;
+        if sample.time_unix_ns == time {
+            return sample;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_controller_that_reads_no_telemetry_holds_up_nothing() {
     let place = Place::new();

@@ -378,11 +378,11 @@ struct canopy_cnp {
 struct canopy_summary {
 	__u32 group_id;
 	__u32 epoch;			/* of the group's configuration */
-	__u64 counted;			/* sum of the state's counters: it rises with every packet that changes the state, but for fatal NAKs, which are drops */
+	__u64 counted;			/* sum of the state's counters: it rises with every packet that changes the state, but for fatal NAKs */
 	__u64 high;
 	__u64 minimum;			/* key of the root of the minimum tree */
 	__u32 waits;			/* a branch waits for a probe's answer or for a message, or another layout carries the group: the state may change without them */
-	__u32 pad;
+	__u32 fatal;			/* sum of the first fatal NAKs of the branches */
 };
 
 struct canopy_drop_key {

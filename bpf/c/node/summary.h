@@ -13,6 +13,7 @@ static long summarize(void *of, __u32 *id, struct canopy_state *s, __u32 *count)
 	const struct canopy_group *g = bpf_map_lookup_elem(&groups, id);
 	const struct canopy_cnp *c = bpf_map_lookup_elem(&cnps, id);
 	struct canopy_summary *m = bpf_map_lookup_elem(&summaries, count);
+	__u32 fatal = 0;
 
 	if (!g)
 		return 0;
@@ -24,6 +25,9 @@ static long summarize(void *of, __u32 *id, struct canopy_state *s, __u32 *count)
 	m->counted = s->acks_in + s->acks_out + s->naks_in + s->naks_out + s->data_packets + (c ? c->cnps_in + c->cnps_out : 0);
 	m->high = s->high;
 	m->minimum = s->tree[1].key;
+	for (__u32 slot = 0; slot < CANOPY_MAX_BRANCHES; slot++)
+		fatal += s->fatal[slot];
+	m->fatal = fatal;
 	m->waits = (s->carrying | s->probing.word[0] | s->probing.word[1] | s->pending.word[0] | s->pending.word[1]) != 0;
 	*count += 1;
 	return 0;

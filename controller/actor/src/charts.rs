@@ -158,7 +158,9 @@ impl Controller {
                 at.octets += progress.octets as f64;
                 at.saved += of_epoch * progress.octets as f64;
                 let object = ChartObject::Group(name.clone());
-                charts.read(&object, span, &group_readings(group), progress.octets > 0);
+                charts.read_whole(&object, span, &group_readings(group), progress.octets > 0);
+            } else if at.hops.remove(&group.group_id).is_some() {
+                charts.read_whole(&ChartObject::Group(name.clone()), span, &[], false);
             }
             if progress.branches_changed {
                 let is_gone = |address: Ipv6Addr| !group.branches.iter().any(|branch| branch.address == address);
@@ -167,17 +169,13 @@ impl Controller {
             let completed =
                 group.branches.iter().filter_map(|branch| branch.completed_min).fold(0, u64::saturating_add);
             for branch in group.branches.iter().take(MAX_BRANCHES) {
-                let Some(next) = branch.next else { continue };
                 let object =
                     ChartObject::Branch { group: name.clone(), node: node.to_owned(), address: branch.address };
-                let lag = (Series::Lag, Reading::level(group.high.since(next) as f64));
-                match branch.completed_min {
-                    Some(part) => {
-                        let waited = (Series::Waited, Reading::Share { part, whole: completed });
-                        charts.read(&object, span, &[lag, waited], progress.octets > 0);
-                    }
-                    None => charts.read(&object, span, &[lag], progress.octets > 0),
-                }
+                let lag = branch.next.map(|next| (Series::Lag, Reading::level(group.high.since(next) as f64)));
+                let waited = branch.completed_min.filter(|_| lag.is_some());
+                let waited = waited.map(|part| (Series::Waited, Reading::Share { part, whole: completed }));
+                let readings: Vec<_> = lag.into_iter().chain(waited).collect();
+                charts.read_whole(&object, span, &readings, progress.octets > 0);
             }
         }
         // Does nothing for most messages.

@@ -53,6 +53,12 @@ impl Controller {
         }
     }
 
+    /// A stream of telemetry of a node begins: its first sample, which follows, has all groups that the node has.
+    pub fn telemetry_begins(&self, node: &str) {
+        let now = self.now();
+        self.write(|d| d.telemetry_begins(node, now));
+    }
+
     /// Processes what a node counted of its groups' data, behind the losses of the same sample: links on which none arrives are led around.
     /// Must be called on the tokio runtime.
     /// `others_at_rest`: of the node's other groups nothing has changed.

@@ -200,6 +200,7 @@ impl NodeService for Nodes {
                 }
                 if named.is_none() {
                     caller.as_node(&self.controller, &self.keys, &sample.node)?;
+                    self.controller.telemetry_begins(&sample.node);
                 }
                 named = Some(sample.node.clone());
                 self.take_in(sample)?;

@@ -83,24 +83,24 @@ fn an_agent_that_has_just_started_reports_the_branches_of_groups_that_it_has_not
 fn a_group_is_at_rest_while_nothing_moves_and_nothing_waits() {
     let mut bed = Testbed::new(&Shape { receivers: 2, ..Shape::default() });
     bed.datapath.sampler.rest_at_once();
-    let is_at_rest = |bed: &mut Testbed| bed.at_rest() == [bed.group_id()];
-    // New, read once more, and at rest: no data has passed.
-    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false, true]);
+    let is_at_rest = |bed: &mut Testbed| [(); 3].map(|()| bed.at_rest() == [bed.group_id()]);
+    // New, read once more and sent so, and at rest: no data has passed.
+    assert_eq!(is_at_rest(&mut bed), [false, false, true]);
     send(&bed, 100..110, 2);
-    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false; 2], "its data is not acknowledged");
+    assert_eq!(is_at_rest(&mut bed), [false; 3], "its data is not acknowledged");
     bed.run("d0", &answer(0, Syndrome::ack(31), 109, 1));
-    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false; 2], "by one of two");
+    assert_eq!(is_at_rest(&mut bed), [false; 3], "by one of two");
     let next = |bed: &mut Testbed| bed.telemetry().branches.iter().map(|b| b.next.is_some()).collect::<Vec<_>>();
     assert_eq!((next(&mut bed), bed.telemetry().acks_in), (vec![true, false], 1));
     bed.run("d0", &answer(1, Syndrome::ack(31), 109, 1));
-    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false, true]);
+    assert_eq!(is_at_rest(&mut bed), [false, false, true]);
     // A repeated one changes nothing but a counter.
     bed.run("d0", &answer(1, Syndrome::ack(31), 109, 1));
-    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false, true]);
+    assert_eq!(is_at_rest(&mut bed), [false, false, true]);
     assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.epoch += 1)), []);
-    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false, true]);
+    assert_eq!(is_at_rest(&mut bed), [false, false, true]);
     // What the controller has to act upon is in every sample until it has.
     bed.run("d0", &answer(0, Syndrome::nak(NakCode::RemoteAccess), 110, 1));
-    assert_eq!([is_at_rest(&mut bed), is_at_rest(&mut bed)], [false; 2], "a fatal NAK");
+    assert_eq!(is_at_rest(&mut bed), [false; 3], "a fatal NAK");
     assert!(bed.telemetry().branches.iter().any(|b| b.fatal.is_some()));
 }

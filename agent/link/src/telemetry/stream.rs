@@ -39,13 +39,16 @@ pub(crate) async fn run(
             Ok(_) => {}
             Err(_) => return,
         }
-        let leaves_out = session.borrow().minor_version >= AT_REST_MINOR_VERSION;
         // One message: beyond it, HTTP/2 flow control holds back and the queue drops its oldest.
         let (sender, receiver) = mpsc::channel(1);
         let mut client = NodeServiceClient::new(channel.clone()).max_encoding_message_size(MAX_SENT_BYTES);
         let answer = tokio::select! {
+            biased;
+            // A controller that this session opened to may be another one, or have counted what was before as another agent's: the first
+            // sample of the next stream has all groups.
+            () = another(session.clone(), opened) => continue,
             answer = client.stream_telemetry(ReceiverStream::new(receiver)) => answer,
-            never = feed(&node, &queue, &sender, leaves_out) => match never {},
+            never = feed(&node, &queue, &sender, &session) => match never {},
         };
         let delay = backoff.next_delay(random());
         match answer {
@@ -56,18 +59,28 @@ pub(crate) async fn run(
     }
 }
 
-/// Moves queue entries into the stream as fast as it takes them. `leaves_out`: groups at rest, once the stream has had them.
+/// Waits until another session than `opened` is up.
+async fn another(mut session: watch::Receiver<Session>, opened: u64) {
+    if session.wait_for(|session| session.up && session.opened != opened).await.is_err() {
+        // The agent ends; so does what is awaited beside this.
+        std::future::pending().await
+    }
+}
+
+/// Moves queue entries into the stream as fast as it takes them; once the stream has had all groups, and the session's version is known,
+/// without groups at rest.
 async fn feed(
     node: &str,
     queue: &TelemetryQueue,
     stream: &mpsc::Sender<pb::StreamTelemetryRequest>,
-    leaves_out: bool,
+    session: &watch::Receiver<Session>,
 ) -> Infallible {
     // As of the last sample; what was dropped since may have been the last that a group had before it came to rest.
     let mut dropped = None;
     while let Ok(mut permit) = stream.reserve().await {
         let taken = queue.pop().await;
         let now = queue.dropped();
+        let leaves_out = session.borrow().minor_version >= AT_REST_MINOR_VERSION;
         let others_at_rest = leaves_out && taken.is_read && dropped == Some(now);
         if taken.is_read {
             dropped = Some(now);
@@ -304,25 +317,29 @@ mod tests {
             sample
         };
         let queue = TelemetryQueue::default();
-        let sent =
-            async |leaves_out, first: &mut dyn FnMut(&TelemetryQueue), more: &mut dyn FnMut(&TelemetryQueue, u64)| {
-                let (sender, mut stream) = mpsc::channel(1);
-                let mut got = Vec::new();
-                first(&queue);
-                let read = async {
-                    for n in 1..=4 {
-                        let message: pb::StreamTelemetryRequest = stream.recv().await.unwrap();
-                        let groups: Vec<u32> = message.groups.iter().map(|g| g.group_id).collect();
-                        got.push((message.others_at_rest, groups));
-                        more(&queue, n);
-                    }
-                };
-                tokio::select! {
-                    () = read => {}
-                    never = feed("n1", &queue, &sender, leaves_out) => match never {},
+        let sent = async |minor_version,
+                          first: &mut dyn FnMut(&TelemetryQueue),
+                          more: &mut dyn FnMut(&TelemetryQueue, u64)| {
+            let (sender, mut stream) = mpsc::channel(1);
+            // The version is known once the controller's first update is there.
+            let (negotiated, session) = watch::channel(Session { opened: 1, up: true, minor_version: 0 });
+            let mut got = Vec::new();
+            first(&queue);
+            let read = async {
+                for n in 1..=4 {
+                    let message: pb::StreamTelemetryRequest = stream.recv().await.unwrap();
+                    negotiated.send_modify(|session| session.minor_version = minor_version);
+                    let groups: Vec<u32> = message.groups.iter().map(|g| g.group_id).collect();
+                    got.push((message.others_at_rest, groups));
+                    more(&queue, n);
                 }
-                got
             };
+            tokio::select! {
+                () = read => {}
+                never = feed("n1", &queue, &sender, &session) => match never {},
+            }
+            got
+        };
         let all = (false, vec![1, 2, 3]);
         let moved = (true, vec![2]);
         let mut first = |queue: &TelemetryQueue| queue.push_sample(at_rest(0));
@@ -333,12 +350,15 @@ mod tests {
         };
         for _ in 0..2 {
             assert_eq!(
-                sent(true, &mut first, &mut next).await,
+                sent(AT_REST_MINOR_VERSION, &mut first, &mut next).await,
                 [all.clone(), moved.clone(), (false, vec![]), moved.clone()]
             );
             queue.with(|state| state.samples.clear());
         }
-        assert_eq!(sent(false, &mut first, &mut next).await, [all.clone(), all.clone(), (false, vec![]), all.clone()]);
+        assert_eq!(
+            sent(AT_REST_MINOR_VERSION - 1, &mut first, &mut next).await,
+            [all.clone(), all.clone(), (false, vec![]), all.clone()]
+        );
         queue.with(|state| state.samples.clear());
         // Five more than the queue holds: one is dropped.
         let mut burst = |queue: &TelemetryQueue, n: u64| {
@@ -346,6 +366,6 @@ mod tests {
                 (1..=5).for_each(|n| queue.push_sample(at_rest(n)));
             }
         };
-        assert_eq!(sent(true, &mut first, &mut burst).await, [all.clone(), all, moved.clone(), moved]);
+        assert_eq!(sent(AT_REST_MINOR_VERSION, &mut first, &mut burst).await, [all.clone(), all, moved.clone(), moved]);
     }
 }

@@ -114,8 +114,8 @@ impl Charts {
         }
     }
 
-    /// This sample of a node has everything of it that is not at rest: of what it does not have, the last readings hold until its end. Before the
-    /// sample's own readings.
+    /// This sample of a node has all groups of it that are not at rest: of those that it does not have, and of their branches, the last readings
+    /// hold until its end.
     pub fn rest(&mut self, span: Span) {
         let node = node_of(span.sample);
         self.rests.insert(node, Rest::with(self.rests.get(&node).copied(), span));
@@ -128,6 +128,7 @@ impl Charts {
             return;
         }
         let tiers = tiers(object);
+        let rest = self.rest_of(object, span.sample);
         for (series, reading) in readings {
             let known = self.objects.get(object).and_then(|e| e.tracks.iter().position(|t| t.series == *series));
             let at = match known {
@@ -145,7 +146,7 @@ impl Charts {
                 }
             };
             let Some(entry) = self.objects.get_mut(object) else { return };
-            if entry.tracks[at].read(span, *reading, self.rests.get(&node_of(span.sample))) && entry.active < second {
+            if entry.tracks[at].read(span, *reading, rest.as_ref()) && entry.active < second {
                 let key = (entry.active, entry.serial);
                 entry.active = second;
                 if let Some(shared) = self.idle.remove(&key) {
@@ -153,6 +154,22 @@ impl Charts {
                 }
             }
         }
+    }
+
+    /// As [`Charts::read`], of an object that the sample has, with all that is known of it: its other series have a gap.
+    pub fn read_whole(&mut self, object: &ChartObject, span: Span, readings: &[(Series, Reading)], is_active: bool) {
+        if !readings.is_empty() {
+            self.read(object, span, readings, is_active);
+        }
+        let tracks = self.objects.get_mut(object).map(|entry| entry.tracks.as_mut_slice()).unwrap_or_default();
+        let is_missing = |track: &&mut Track| readings.iter().all(|(series, _)| *series != track.series);
+        tracks.iter_mut().filter(is_missing).for_each(Track::end);
+    }
+
+    /// Samples that leave out what is at rest, of the node that sample `sample` is of; `None` if the object is in every one.
+    fn rest_of(&self, object: &ChartObject, sample: u64) -> Option<Rest> {
+        let is_left_out = matches!(object, ChartObject::Group(_) | ChartObject::Branch { .. });
+        self.rests.get(&node_of(sample)).copied().filter(|_| is_left_out)
     }
 
     /// Removes an object's series.
@@ -237,8 +254,8 @@ impl Charts {
         let tracks = tracks.iter().filter(|track| wanted.is_none_or(|series| series == track.series));
         let chart = |track: &Track| {
             debug_assert!(track.tiers().any(|tier| tier == range.tier), "a tier of the object");
-            let rest = track.last().and_then(|sample| self.rests.get(&node_of(sample)));
-            let points = track.rested(rest).points(range.tier, range.first, range.step, range.count);
+            let rest = track.last().and_then(|sample| self.rest_of(object, sample));
+            let points = track.rested(rest.as_ref()).points(range.tier, range.first, range.step, range.count);
             Chart { series: track.series, points }
         };
         tracks.map(chart).collect()

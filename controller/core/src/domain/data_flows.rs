@@ -56,6 +56,8 @@ pub(super) struct DataFlows {
 /// What a node leaves out of its samples.
 #[derive(Clone, Debug, Default)]
 struct Resting {
+    /// When the node's present stream began: its first sample has all groups that it has.
+    since: Monotonic,
     at: Option<Monotonic>,
     expected: BTreeMap<GroupId, Monotonic>,
 }
@@ -170,10 +172,19 @@ impl DataFlows {
     /// sample shows whether it arrived.
     pub(super) fn expect(&mut self, parent: &Node, child: &Node, id: GroupId, now: Monotonic) {
         let Some(resting) = self.rests.get_mut(&child.spec.base.name) else { return };
+        if resting.at.is_none_or(|at| now.since(at) >= expected(child)) {
+            resting.expected.clear();
+            return;
+        }
         let flow = self.flows.get(&parent.spec.base.name).and_then(|flows| flows.get(&id));
         if flow.is_some_and(|flow| flow.idle_since == now) {
             resting.expected.insert(id, now);
         }
+    }
+
+    /// The first sample of a stream of the node arrived at `now`, before it is added.
+    pub(super) fn begin(&mut self, node: &str, now: Monotonic) {
+        self.rests.insert(node.to_owned(), Resting { since: now, ..Resting::default() });
     }
 
     /// The last part of a sample of the node arrived at `now`: what it leaves out has not changed. Returns those of these groups that a
@@ -182,10 +193,12 @@ impl DataFlows {
         let name = &node.spec.base.name;
         let resting = self.rests.entry(name.clone()).or_default();
         let before = resting.at.replace(now);
-        resting.expected.retain(|_, since| now.since(*since) < EXPECTED);
+        resting.expected.retain(|_, since| now.since(*since) < expected(node));
         let (Some(before), Some(flows)) = (before, self.flows.get(name)) else { return Vec::new() };
         // Another one is in this sample.
-        let is_left_out = |id: &&GroupId| flows.get(id).is_some_and(|flow| flow.newest <= before);
+        let since = resting.since;
+        let is_left_out =
+            |id: &&GroupId| flows.get(id).is_some_and(|flow| flow.newest <= before && flow.newest >= since);
         resting.expected.keys().filter(is_left_out).copied().collect()
     }
 
@@ -361,6 +374,11 @@ fn push<T>(samples: &mut VecDeque<T>, sample: T) {
         samples.pop_front();
     }
     samples.push_back(sample);
+}
+
+/// How long a group is expected at a node after its parent's sample.
+fn expected(child: &Node) -> Duration {
+    EXPECTED.max(child.telemetry.interval * 3)
 }
 
 /// How much further `now` is than `before`; counters may start anywhere.

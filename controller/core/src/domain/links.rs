@@ -364,6 +364,13 @@ impl Links {
         verdicts
     }
 
+    /// A stream of telemetry of a node begins, whose first sample has all groups that it has.
+    pub(super) fn stream_begins(&mut self, state: &State, node: &str, now: Monotonic) {
+        if state.node(node).is_some() {
+            self.flows.begin(node, now);
+        }
+    }
+
     /// Adds what a node counted of the groups' data, and returns the links on which none arrives. `others_at_rest`: of the node's other groups
     /// nothing has changed.
     pub(super) fn data<'a>(

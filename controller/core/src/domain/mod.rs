@@ -501,6 +501,11 @@ impl Domain {
         verdicts.into_iter().map(|verdict| loss_news::apply(&mut self.state, verdict)).collect()
     }
 
+    /// A stream of telemetry of a node begins, at `now` on the clock of its samples.
+    pub fn telemetry_begins(&mut self, node: &str, now: Monotonic) {
+        self.links.stream_begins(&self.state, node, now);
+    }
+
     /// Processes what a node counted of its groups' data, at `now` on the same clock, behind the losses of the same sample. Only groups of
     /// which the node has a program of this epoch count. Returns the nodes whose [`Domain::dead_ports`] are other ones now.
     pub fn data_samples<'a>(

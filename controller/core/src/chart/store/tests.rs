@@ -269,3 +269,35 @@ fn what_a_second_part_of_a_sample_counts_more_is_in_the_next_one() {
     let points = &charts.charts(&group("g"), None, seconds(1, 2))[0].points;
     assert_eq!(points.iter().map(|p| p.map(|p| p.mean)).collect::<Vec<_>>(), [Some(10.0), Some(10.0)]);
 }
+
+/// Catches a port of which a sample has no reading, and a group of which it has no acknowledgement, that are charted as if they were at rest.
+#[test]
+fn what_is_not_left_out_has_a_gap_where_it_is_not_read() {
+    let mut charts = Charts::default();
+    let link = ChartObject::Link { node: "n".to_owned(), port: "eth1".to_owned() };
+    let branch = ChartObject::Branch { group: "g".to_owned(), node: "n".to_owned(), address: Ipv6Addr::LOCALHOST };
+    for second in 1..=9 {
+        let known = !(4..=6).contains(&second);
+        charts.rest(span(second));
+        let count = [(Series::Packets, Reading::count(second * 10))];
+        if known {
+            charts.read(&link, span(second), &count, true);
+        }
+        charts.read_whole(&group("g"), span(second), if known { &count } else { &[] }, true);
+        // Left out.
+        if second < 3 {
+            charts.read_whole(&branch, span(second), &count, true);
+        }
+    }
+    let means = |charts: &Charts, object: &ChartObject| {
+        let points = &charts.charts(object, None, seconds(1, 8))[0].points;
+        points.iter().map(|p| p.map(|p| p.mean)).collect::<Vec<_>>()
+    };
+    let (ten, zero) = (Some(10.0), Some(0.0));
+    for object in [&link, &group("g")] {
+        assert_eq!(means(&charts, object), [ten, ten, None, None, None, None, ten, ten], "{object:?}");
+    }
+    assert_eq!(means(&charts, &branch), [ten, zero, zero, zero, zero, zero, zero, zero]);
+    charts.left("g", "n", 0);
+    assert_eq!(means(&charts, &branch), [ten, None, None, None, None, None, None, None], "it has left the node");
+}

@@ -95,6 +95,8 @@ struct Bed {
     /// What each agent read last, and since when it has read that.
     read: [(Option<GroupTelemetry>, u64); 3],
     left_out: u64,
+    /// Those that do not have the group.
+    has_none: [bool; 3],
     news: Vec<LossNews>,
     /// When, and at which node, dead ports changed.
     dead: Vec<(u64, String)>,
@@ -141,6 +143,7 @@ impl Bed {
             leave_out: seed.is_multiple_of(2),
             read: Default::default(),
             left_out: 0,
+            has_none: [false; 3],
             news: Vec::new(),
             dead: Vec::new(),
         };
@@ -265,7 +268,7 @@ impl Bed {
         }
         let high = self.nodes[at].high;
         let is_at_rest = self.now - self.read[at].1 >= REST && (high == 0 || high == self.acked);
-        let left_out = is_at_rest && self.leave_out;
+        let left_out = is_at_rest && self.leave_out || self.has_none[at];
         self.left_out += u64::from(left_out);
         self.sample_of(at, sample.as_ref().filter(|_| !left_out));
     }
@@ -519,6 +522,21 @@ fn data_that_does_not_reach_a_node_at_rest_is_found_within_two_and_a_half_second
         bed.rate = 10;
         bed.loss[2] = 1000;
         bed.leaves_within(2500);
+    }
+}
+
+/// Catches a node that does not have a group any more, such as one that cannot apply it, and that is taken for one at which it rests.
+#[test]
+fn a_group_that_a_new_stream_does_not_have_is_not_at_rest() {
+    for seed in (0..40).step_by(2) {
+        let mut bed = Bed::new(seed);
+        bed.run(5 * SECOND);
+        // The node starts again, and gets nothing that it could count.
+        bed.has_none[2] = true;
+        bed.loss[2] = 1000;
+        bed.w.domain.telemetry_begins(NODES[2], instant(bed.now * MS));
+        bed.run(20 * SECOND);
+        bed.quiet();
     }
 }
 
