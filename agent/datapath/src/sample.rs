@@ -43,7 +43,7 @@ pub(crate) struct Sampler {
 
 #[cfg(test)]
 impl Sampler {
-    /// A group that moved in a sample is at rest from the next one on.
+    /// A group that moved in a sample is at rest from the second one after it on.
     pub(crate) fn rest_at_once(&mut self) {
         self.rest = Duration::from_nanos(1);
     }
@@ -58,10 +58,10 @@ impl Default for Sampler {
 /// A group as it was read last.
 struct Read {
     summary: types::canopy_summary,
-    /// Its next sample reads it again: it may have been read between a counter of its summary and what is changed after that counter.
-    again: bool,
-    /// When something of it moved last, and samples since then: the first of them reads it again, and has to be sent.
+    /// When something of it moved or waited last.
     moved_at: Monotonic,
+    /// Samples since then. The first of them reads it again and has to be sent: before, it may have been read between a counter of its
+    /// summary and what is changed after that counter.
     still: u32,
     /// Nothing waits for a receiver, a node or the controller.
     is_settled: bool,
@@ -119,7 +119,7 @@ impl Sampler {
             let since = known.as_ref().map(|known| (known.moved_at, known.still.saturating_add(1)));
             let moved =
                 known.as_ref().is_none_or(|known| !same(&known.summary, &summary) || known.telemetry.drops != drops);
-            let read = match known.filter(|known| !moved && !known.again && summary.waits == 0) {
+            let read = match known.filter(|known| !moved && known.still > 0 && summary.waits == 0) {
                 Some(known) => Read { still: known.still.saturating_add(1), ..known },
                 None => {
                     let Ok(group) = GroupId::new("group", id.into()) else { continue };
@@ -139,7 +139,6 @@ impl Sampler {
                     let telemetry = telemetry(group, &summary, &slots, (&state, &cnp), drops);
                     Read {
                         summary,
-                        again: moved,
                         moved_at,
                         still,
                         is_settled: is_settled(&telemetry, groups.program(id)),
