@@ -204,7 +204,10 @@ pub(crate) fn plan_group(
     };
     planner.check_branches()?;
     let (decision, edges) = planner.encoding()?;
-    let programs = (0..tree.nodes.len()).map(|at| planner.program(at, &decision, &edges)).collect::<Result<_, _>>()?;
+    let mut programs = Vec::with_capacity(tree.nodes.len());
+    for at in 0..tree.nodes.len() {
+        programs.push(planner.program(at, &decision, &edges)?);
+    }
     let encoding = planner.report(decision, &edges)?;
     Ok(Planned::Live(GroupPlan { tree, encoding, receivers_by_edge, moved, epochs }, programs))
 }
@@ -266,10 +269,20 @@ fn by_node(receivers: &[Placed]) -> BTreeMap<NodeIx, Vec<&Placed>> {
 
 /// The receivers behind every child of the tree.
 fn behind(network: &Network, tree: &Tree, edges: &BTreeMap<NodeIx, Vec<&Placed>>) -> ReceiversByEdge {
-    let own = |t: &TreeNode| edges.get(&t.node).into_iter().flatten().map(|r| r.joined).collect();
-    let mut at: Vec<Vec<Joined>> = tree.nodes.iter().map(own).collect();
-    let mut out = BTreeMap::new();
+    let own = |t: &TreeNode| edges.get(&t.node).map_or(&[][..], Vec::as_slice);
+    let mut counts: Vec<usize> = tree.nodes.iter().map(|t| own(t).len()).collect();
     // Parents come before their children.
+    for (child, t) in tree.nodes.iter().enumerate().rev() {
+        let count = counts[child];
+        t.parent.into_iter().for_each(|up| counts[up.position] += count);
+    }
+    let with_own = |(t, count): (&TreeNode, &usize)| {
+        let mut receivers = Vec::with_capacity(*count);
+        receivers.extend(own(t).iter().map(|r| r.joined));
+        receivers
+    };
+    let mut at: Vec<Vec<Joined>> = tree.nodes.iter().zip(&counts).map(with_own).collect();
+    let mut out = BTreeMap::new();
     for (child, t) in tree.nodes.iter().enumerate().rev() {
         let Some(up) = t.parent else { continue };
         let mut receivers = std::mem::take(&mut at[child]);
@@ -507,7 +520,9 @@ impl Planner<'_> {
             // Where another edge in between counted it, and from which message on, is not known.
             lost: is_late(r) && r.start.is_none() && self.intent.displaced > r.joined.since,
         });
-        nodes.chain(receivers).collect()
+        let mut branches = Vec::with_capacity(t.children.len() + receivers.len());
+        branches.extend(nodes.chain(receivers));
+        branches
     }
 
     fn report(&self, decision: Decision, edges: &[usize]) -> Result<EncodingReport, DomainError> {

@@ -3,7 +3,6 @@
 //! that came between the report before and this one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use canopy_model::ids::{Generation, GroupId};
 
@@ -11,7 +10,7 @@ use canopy_model::ids::{Generation, GroupId};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProgramTimes {
     by_group: BTreeMap<GroupId, Generation>,
-    in_order: BTreeMap<Generation, BTreeSet<GroupId>>,
+    in_order: BTreeSet<(Generation, GroupId)>,
 }
 
 impl ProgramTimes {
@@ -25,17 +24,15 @@ impl ProgramTimes {
     }
 
     pub(crate) fn insert(&mut self, id: GroupId, since: Generation) {
-        self.remove(&id);
-        self.by_group.insert(id, since);
-        self.in_order.entry(since).or_default().insert(id);
+        if let Some(before) = self.by_group.insert(id, since) {
+            self.in_order.remove(&(before, id));
+        }
+        self.in_order.insert((since, id));
     }
 
     pub(crate) fn remove(&mut self, id: &GroupId) {
-        let Some(since) = self.by_group.remove(id) else { return };
-        let Some(groups) = self.in_order.get_mut(&since) else { return };
-        groups.remove(id);
-        if groups.is_empty() {
-            self.in_order.remove(&since);
+        if let Some(since) = self.by_group.remove(id) {
+            self.in_order.remove(&(since, *id));
         }
     }
 
@@ -43,10 +40,10 @@ impl ProgramTimes {
     /// other; `None`: it has reconciled nothing.
     pub(crate) fn between(&self, a: Option<Generation>, b: Option<Generation>) -> impl Iterator<Item = GroupId> {
         let (least, most) = if a < b { (a, b) } else { (b, a) };
-        let first = least.map_or(Bound::Unbounded, Bound::Excluded);
-        let last = most.filter(|_| a != b).map(Bound::Included);
-        let found = last.map(|last| self.in_order.range((first, last)));
-        found.into_iter().flatten().flat_map(|(_, groups)| groups.iter().copied())
+        let after = |generation: Generation| (generation.saturating_add(1), GroupId::MIN);
+        let first = least.map_or((0, GroupId::MIN), after);
+        let end = most.map_or(first, after);
+        self.in_order.range(first..end).map(|(_, id)| *id)
     }
 }
 

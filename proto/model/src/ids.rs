@@ -20,6 +20,12 @@ macro_rules! bounded {
             /// Values that are valid.
             pub const RANGE: RangeInclusive<u64> = $range;
 
+            /// The least of them.
+            pub const MIN: Self = {
+                let range: RangeInclusive<u64> = $range;
+                Self(*range.start() as $inner)
+            };
+
             /// Checks the range.
             ///
             /// # Errors

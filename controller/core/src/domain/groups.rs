@@ -55,7 +55,8 @@ impl Groups {
     /// Puts `new` into the place of the group called `name`, which is returned; `None`: no group has this name.
     pub(super) fn replace(&mut self, name: &str, new: Option<Group>) -> Option<Group> {
         let old = self.by_name.remove(name);
-        self.hosts.change(name, old.as_ref().map(|g| &g.members), new.as_ref().map(|g| &g.members));
+        let members = |group: &Option<Group>| group.as_ref().map(|group| group.members.clone()).unwrap_or_default();
+        self.hosts.change(name, &members(&old), &members(&new));
         self.trees.change(old.as_ref(), new.as_ref());
         if let Some(old) = &old {
             self.labels.remove(name, &old.metadata.labels);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Index of groups by the hosts that are their members, so that what concerns a host does not scan every group.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
+
+use imbl::ordmap::DiffItem;
 
 use crate::member::Members;
 
@@ -24,24 +25,13 @@ impl HostIndex {
         }
     }
 
-    /// The members of a group are `new` and were `old`; `None`: there is no group. Both are read in their order once, and only what differs
-    /// costs more than a comparison.
-    pub(super) fn change(&mut self, group: &str, old: Option<&Members>, new: Option<&Members>) {
-        let mut old = old.into_iter().flat_map(Members::keys).peekable();
-        let mut new = new.into_iter().flat_map(Members::keys).peekable();
-        loop {
-            let order = match (old.peek(), new.peek()) {
-                (None, None) => return,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(old), Some(new)) => old.cmp(new),
-            };
-            let left = old.next_if(|_| order.is_le());
-            let joined = new.next_if(|_| order.is_ge());
-            match (left, joined) {
-                (Some(host), None) => self.remove(host, group),
-                (None, Some(host)) => self.insert(host, group),
-                _ => {}
+    /// The members of a group are `new` and were `old`. Costs what differs.
+    pub(super) fn change(&mut self, group: &str, old: &Members, new: &Members) {
+        for change in old.diff(new) {
+            match change {
+                DiffItem::Add(host, _) => self.insert(host, group),
+                DiffItem::Remove(host, _) => self.remove(host, group),
+                DiffItem::Update { .. } => {}
             }
         }
     }
