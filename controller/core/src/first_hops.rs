@@ -20,22 +20,29 @@ pub(crate) fn rank(network: &Network, node: NodeIx, neighbour: NodeIx) -> (u64, 
     ranked::rank(network.id(node), network.id(neighbour), neighbour)
 }
 
-/// For each node the first hop of a shortest path there; `None` for `from` itself, and for nodes that are not reached.
-pub(crate) fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent>> {
+/// The first hop of a shortest path to each node.
+pub(crate) struct FirstHops {
+    /// By node: the number of its first hop plus one; 0 for the node itself, and for nodes that are not reached.
+    pub(crate) of_nodes: Vec<u32>,
+    pub(crate) hops: Vec<Adjacent>,
+}
+
+/// First hops of paths from this node.
+pub(crate) fn first_hops(network: &Network, from: NodeIx) -> FirstHops {
     let ranked = network.ranked();
     let mut distance = vec![UNREACHED; network.len()];
     distance[from] = 0;
-    let mut hops: Vec<Option<Adjacent>> = vec![None; network.len()];
+    let (mut of_nodes, mut hops) = (vec![0; network.len()], Vec::new());
     let mut left: Vec<NodeIx> = (0..network.len()).filter(|node| *node != from).collect();
     // Links of the nodes that are left.
-    let mut open: usize = left.iter().map(|node| network.adjacent(*node).len()).sum();
+    let mut open: usize = left.iter().map(|node| network.degree(*node)).sum();
     let mut level = vec![from];
     for at in 1..UNREACHED {
         let nearer = |distance: &[u16], node: NodeIx| {
             let is_nearer = |near: &&Near| distance[near.to as usize] == at - 1 && network.is_way(near.link as usize);
             ranked.of_node(node).iter().find(is_nearer).map(|near| near.to as usize)
         };
-        let links: usize = level.iter().map(|node| network.adjacent(*node).len()).sum();
+        let links: usize = level.iter().map(|node| network.degree(*node)).sum();
         let mut found = Vec::new();
         if links * UNREAD < open || at == 1 {
             for a in level.iter().flat_map(|node| network.adjacent(*node)) {
@@ -45,10 +52,12 @@ pub(crate) fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent
                 }
             }
             for &node in &found {
-                hops[node] = match at {
-                    1 => direct(network, from, node),
-                    _ => nearer(&distance, node).and_then(|near| hops[near]),
-                };
+                if at == 1 {
+                    hops.extend(direct(network, from, node));
+                    of_nodes[node] = hops.len() as u32;
+                } else {
+                    of_nodes[node] = nearer(&distance, node).map_or(0, |near| of_nodes[near]);
+                }
             }
         } else {
             left.retain(|node| {
@@ -58,7 +67,7 @@ pub(crate) fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent
                 }
                 let Some(near) = nearer(&distance, *node) else { return true };
                 distance[*node] = at;
-                hops[*node] = hops[near];
+                of_nodes[*node] = of_nodes[near];
                 found.push(*node);
                 false
             });
@@ -66,15 +75,15 @@ pub(crate) fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent
         if found.is_empty() {
             break;
         }
-        open -= found.iter().map(|node| network.adjacent(*node).len()).sum::<usize>();
+        open -= found.iter().map(|node| network.degree(*node)).sum::<usize>();
         level = found;
     }
-    hops
+    FirstHops { of_nodes, hops }
 }
 
 /// To a neighbour: of parallel links, one with the largest MTU.
 fn direct(network: &Network, from: NodeIx, to: NodeIx) -> Option<Adjacent> {
-    let own = network.adjacent(from).iter().filter(|a| a.to == to);
+    let own = network.adjacent(from).filter(|a| a.to == to);
     own.min_by_key(|a| (Reverse(a.mtu), mix(u64::from(network.id(to).get()), u64::from(a.port.get())), a.port)).copied()
 }
 
@@ -98,7 +107,7 @@ mod tests {
             hops[node] = match distance[node] {
                 1 => direct(network, from, node),
                 _ => {
-                    let nearer = network.adjacent(node).iter().filter(|a| distance[a.to] + 1 == distance[node]);
+                    let nearer = network.adjacent(node).filter(|a| distance[a.to] + 1 == distance[node]);
                     nearer.min_by_key(|a| rank(network, node, a.to)).and_then(|a| hops[a.to])
                 }
             };
@@ -106,13 +115,14 @@ mod tests {
         hops
     }
 
-    fn ports(hops: &[Option<Adjacent>]) -> Vec<Option<(NodeIx, usize)>> {
-        hops.iter().map(|hop| hop.map(|a| (a.to, a.link))).collect()
-    }
-
     fn is_the_same(network: &Network) {
+        let link = |a: &Adjacent| (a.to, a.link);
         for from in 0..network.len() {
-            assert_eq!(ports(&first_hops(network, from)), ports(&by_all_links(network, from)), "from {from}");
+            let FirstHops { of_nodes, hops } = first_hops(network, from);
+            let found: Vec<_> =
+                of_nodes.iter().map(|number| Some(link(&hops[number.checked_sub(1)? as usize]))).collect();
+            let all: Vec<_> = by_all_links(network, from).iter().map(|hop| hop.as_ref().map(link)).collect();
+            assert_eq!(found, all, "from {from}");
         }
     }
 

@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 
 use canopy_model::addressing::AddressPlan;
 use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port};
-use canopy_model::routes::Routes;
+use canopy_model::routes::{FirstHop, Routes};
 use canopy_model::srh_hmac::SrhHmac;
 
-use crate::first_hops::first_hops;
-use crate::topology::{Far, Network, NodeIx, PortInfo};
+use crate::first_hops::{FirstHops, first_hops};
+use crate::topology::{Adjacent, Far, Network, NodeIx, PortInfo};
 
 /// The base of `node`'s spec.
 pub(crate) fn node_base(network: &Network, plan: &AddressPlan, hmac: Option<&SrhHmac>, node: NodeIx) -> NodeBase {
@@ -78,12 +78,10 @@ fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
 
 /// Routes of `node`, in the order of their prefixes.
 fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Routes {
-    let first_hops = first_hops(network, node);
-    let of_places = first_hops.iter().map(|hop| {
-        let hop = hop.as_ref()?;
-        Some((hop.port, plan.link_local(network.id(hop.to), hop.far_port)))
-    });
-    Routes::new(network.destinations().clone(), of_places)
+    let FirstHops { of_nodes, hops } = first_hops(network, node);
+    let hop = |hop: &Adjacent| (hop.port, plan.link_local(network.id(hop.to), hop.far_port));
+    let hops: Vec<FirstHop> = hops.iter().map(hop).collect();
+    Routes::new(network.destinations().clone(), of_nodes, &hops)
 }
 
 #[cfg(test)]

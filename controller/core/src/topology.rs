@@ -13,6 +13,7 @@ use canopy_model::routes::Destinations;
 use canopy_model::topology::{Endpoint, HostDecl, LongHaulFormat, TopologySpec};
 use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
 use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
+use fixedbitset::FixedBitSet;
 use ipnet::Ipv6Net;
 
 use crate::hops::{Hops, UNREACHED};
@@ -35,17 +36,15 @@ pub(crate) struct Network {
     destinations: Destinations,
     /// By link: the nodes at both ends; `None` if one of them is a host.
     ends: Arc<Vec<Option<[NodeIx; 2]>>>,
-    /// Row of node n in `adjacent`: `rows[n]..rows[n + 1]`.
-    rows: Vec<usize>,
-    adjacent: Vec<Adjacent>,
+    adjacency: Arc<Adjacency>,
     /// Indexes of links of which an end has no carrier.
-    broken: BTreeSet<usize>,
+    broken: FixedBitSet,
     /// Indexes of links that drains take out of service.
-    drained: BTreeSet<usize>,
+    drained: FixedBitSet,
     /// Nodes that have left for good, or are about to: they forward nothing, and no path leads there.
     left: BTreeSet<NodeIx>,
     /// Indexes of links that no path leads over.
-    avoided: BTreeSet<usize>,
+    avoided: FixedBitSet,
     block: UsidBlock,
     /// Made when it is first asked for: most networks that are built are not asked for paths.
     fabric: Arc<OnceLock<Option<Fabric>>>,
@@ -100,6 +99,15 @@ pub(crate) struct Adjacent {
     pub(crate) mtu: u32,
 }
 
+/// The neighbours of every node over all links, in service or not.
+#[derive(Debug)]
+struct Adjacency {
+    /// Row of node n in `all`: `rows[n]..rows[n + 1]`.
+    rows: Vec<usize>,
+    /// Each row in the order of neighbours and ports.
+    all: Vec<Adjacent>,
+}
+
 /// Attachment of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attachment {
@@ -150,6 +158,7 @@ impl Network {
         // At most MAX_NODES.
         let mut destinations: Vec<(Ipv6Net, u32)> = all.map(|(prefix, node)| (prefix, node as u32)).collect();
         destinations.sort_unstable();
+        let adjacency = Adjacency::new(&spec, &ports);
         let network = Self {
             ids: spec.nodes.iter().map(|node| node.id).collect(),
             spec,
@@ -158,12 +167,11 @@ impl Network {
             by_name: Arc::new(by_name),
             ports: Arc::new(ports),
             hosts: Arc::new(hosts),
-            rows: Vec::new(),
-            adjacent: Vec::new(),
-            broken: BTreeSet::new(),
-            drained: BTreeSet::new(),
+            adjacency: Arc::new(adjacency),
+            broken: FixedBitSet::new(),
+            drained: FixedBitSet::new(),
             left: BTreeSet::new(),
-            avoided: BTreeSet::new(),
+            avoided: FixedBitSet::new(),
             block: plan.usid_block(),
             fabric: Arc::default(),
             hops: Hops::default(),
@@ -176,11 +184,10 @@ impl Network {
     /// The same network with other links out of service; see [`Network::build_around`]. A few instructions per link of the network.
     pub(crate) fn with_links(&self, down: &BTreeSet<Endpoint>, drains: &[DrainTarget<'_>], left: &[&str]) -> Self {
         let mut network = self.clone();
-        network.broken = down.iter().filter_map(|port| Some(self.port(port)?.1.link)).collect();
-        network.drained = drains.iter().flat_map(|target| network.links_of(*target)).collect();
+        network.broken = self.set(down.iter().filter_map(|port| Some(self.port(port)?.1.link)));
+        network.drained = self.set(drains.iter().flat_map(|target| self.links_of(*target)));
         network.left = left.iter().filter_map(|node| self.node(node)).collect();
         network.avoided = network.spare();
-        let network = network.around();
         let difference = self.difference(&network);
         network.hops.keep(&self.hops, |hops| network.are_hops(hops, &difference));
         network
@@ -207,13 +214,20 @@ impl Network {
 
     /// The links that `next`, another state of this network, uses differently.
     pub(crate) fn difference(&self, next: &Self) -> Difference {
-        let unsound = |network: &Self| -> BTreeSet<usize> { network.avoided.union(&network.broken).copied().collect() };
+        let unsound = |network: &Self| &network.avoided | &network.broken;
         let (old, new) = (unsound(self), unsound(next));
         Difference {
-            paths: self.avoided.symmetric_difference(&next.avoided).copied().collect(),
-            lost: new.difference(&old).copied().collect(),
-            gained: old.difference(&new).copied().collect(),
+            paths: self.avoided.symmetric_difference(&next.avoided).collect(),
+            lost: new.difference(&old).collect(),
+            gained: old.difference(&new).collect(),
         }
+    }
+
+    /// A set of links.
+    fn set(&self, links: impl Iterator<Item = usize>) -> FixedBitSet {
+        let mut set = FixedBitSet::with_capacity(self.spec.links.len());
+        set.extend(links);
+        set
     }
 
     /// Every prefix that nodes have routes to, in order, with the node that has it or whose hosts have it: those of the hosts of a node are
@@ -236,7 +250,7 @@ impl Network {
 
     /// Whether the topology or a drain takes the link out of service.
     pub(crate) fn is_drained(&self, link: usize) -> bool {
-        self.spec.links[link].drained || self.drained.contains(&link)
+        self.spec.links[link].drained || self.drained.contains(link)
     }
 
     /// The links between nodes that a drain of `target` takes out of service; none if the topology does not have it.
@@ -254,40 +268,14 @@ impl Network {
         between_nodes.filter(|p| is_wanted(p)).map(|p| p.link).collect()
     }
 
-    /// With paths over all links but those that are avoided.
-    fn around(mut self) -> Self {
-        let (mut rows, mut adjacent) = (Vec::with_capacity(self.ports.len() + 1), Vec::new());
-        for list in &*self.ports {
-            rows.push(adjacent.len());
-            let row = adjacent.len();
-            adjacent.extend(list.iter().filter(|p| !self.avoided.contains(&p.link)).filter_map(|p| match p.far {
-                Far::Node { node, port } => Some(Adjacent {
-                    to: node,
-                    port: p.index,
-                    far_port: port,
-                    link: p.link,
-                    mtu: self.spec.links[p.link].mtu,
-                }),
-                Far::Host(_) => None,
-            }));
-            adjacent[row..].sort_unstable_by_key(|a| (a.to, a.port));
-        }
-        rows.push(adjacent.len());
-        (self.rows, self.adjacent) = (rows, adjacent);
-        self
-    }
-
     /// The links of nodes that have left, and those that are drained or broken, except what the other nodes need to stay connected; drained
     /// ones are preferred for that. A few instructions per link.
-    fn spare(&self) -> BTreeSet<usize> {
-        let out_of_service: BTreeSet<usize> =
-            (0..self.spec.links.len()).filter(|link| self.is_broken(*link) || self.is_drained(*link)).collect();
+    fn spare(&self) -> FixedBitSet {
+        let all = || 0..self.spec.links.len();
+        let out_of_service = self.set(all().filter(|link| self.is_broken(*link) || self.is_drained(*link)));
         let is_left = |link: &usize| self.ends[*link].is_some_and(|ends| ends.iter().any(|end| self.has_left(*end)));
-        let mut spare: BTreeSet<usize> = match self.left.is_empty() {
-            true => BTreeSet::new(),
-            false => (0..self.spec.links.len()).filter(is_left).collect(),
-        };
-        if out_of_service.is_empty() {
+        let mut spare = self.set(all().filter(|link| !self.left.is_empty() && is_left(link)));
+        if out_of_service.is_clear() {
             return spare;
         }
         // Kruskal's forest, best links first.
@@ -299,16 +287,15 @@ impl Network {
             }
             n
         }
-        let in_service = (0..self.spec.links.len()).filter(|link| !out_of_service.contains(link));
-        let (broken, drained): (Vec<usize>, Vec<usize>) =
-            out_of_service.iter().copied().partition(|link| self.is_broken(*link));
+        let in_service = all().filter(|link| !out_of_service.contains(*link));
+        let (broken, drained): (Vec<usize>, Vec<usize>) = out_of_service.ones().partition(|link| self.is_broken(*link));
         for link in in_service.chain(drained).chain(broken) {
-            if spare.contains(&link) {
+            if spare.contains(link) {
                 continue;
             }
             let Some([a, b]) = self.ends[link] else { continue };
             let (a, b) = (find(&mut component, a), find(&mut component, b));
-            if a == b && out_of_service.contains(&link) {
+            if a == b && out_of_service.contains(link) {
                 spare.insert(link);
             }
             component[a] = b;
@@ -323,12 +310,12 @@ impl Network {
 
     /// True when an end of the link has no carrier.
     pub(crate) fn is_broken(&self, link: usize) -> bool {
-        self.broken.contains(&link)
+        self.broken.contains(link)
     }
 
     /// Neighbouring nodes over links that carry packets.
     pub(crate) fn sound(&self, node: NodeIx) -> impl Iterator<Item = &Adjacent> + Clone {
-        self.adjacent(node).iter().filter(|a| !self.is_broken(a.link))
+        self.adjacent(node).filter(|a| !self.is_broken(a.link))
     }
 
     /// A port of a node, by name.
@@ -365,7 +352,7 @@ impl Network {
         let (distance, _) = self.distances(from, |_| false);
         let mut at = to;
         while at != from {
-            let up = self.adjacent(at).iter().find(|a| distance[a.to].checked_add(1) == Some(distance[at]))?;
+            let up = self.adjacent(at).find(|a| distance[a.to].checked_add(1) == Some(distance[at]))?;
             if self.is_broken(up.link) {
                 return Some(self.spec.links[up.link].label());
             }
@@ -423,7 +410,7 @@ impl Network {
             }
             while seen.insert(at)
                 && found.len() < most
-                && let Some(up) = self.adjacent(at).iter().find(|a| distance[a.to].checked_add(1) == Some(distance[at]))
+                && let Some(up) = self.adjacent(at).find(|a| distance[a.to].checked_add(1) == Some(distance[at]))
             {
                 found.extend(Some(up.link).filter(|link| self.is_broken(*link)));
                 at = up.to;
@@ -475,31 +462,28 @@ impl Network {
         if info.is_a { &link.a.port } else { &link.b.port }
     }
 
-    /// Neighbouring nodes, one entry per link, sorted by neighbour.
-    pub(crate) fn adjacent(&self, node: NodeIx) -> &[Adjacent] {
-        &self.adjacent[self.rows[node]..self.rows[node + 1]]
+    /// Neighbouring nodes over links that paths lead over, one entry per link, in the order of neighbours and ports.
+    pub(crate) fn adjacent(&self, node: NodeIx) -> impl Iterator<Item = &Adjacent> + Clone {
+        self.adjacency.of(node).iter().filter(|a| self.is_way(a.link))
     }
 
-    /// Neighbours of a node and the links that lead there, in service or not.
-    fn neighbours(&self, node: NodeIx) -> impl Iterator<Item = (NodeIx, usize)> {
-        self.ports[node].iter().filter_map(|port| match port.far {
-            Far::Node { node, .. } => Some((node, port.link)),
-            Far::Host(_) => None,
-        })
+    /// How many links lead from a node to others, in service or not.
+    pub(crate) fn degree(&self, node: NodeIx) -> usize {
+        self.adjacency.of(node).len()
     }
 
-    /// The same in the order of their ranks.
+    /// The neighbours of every node over all links, in the order of their ranks.
     pub(crate) fn ranked(&self) -> &Ranked {
         let ranked = |node| {
-            let all = self.neighbours(node);
-            all.map(|(to, link)| (rank(self.id(node), self.id(to), to), link)).collect()
+            let all = self.adjacency.of(node).iter();
+            all.map(|a| (rank(self.id(node), self.id(a.to), a.to), a.link)).collect()
         };
         self.ranked.get_or_init(|| Ranked::new((0..self.len()).map(ranked)))
     }
 
     /// Whether paths lead over the link.
     pub(crate) fn is_way(&self, link: usize) -> bool {
-        self.avoided.is_empty() || !self.avoided.contains(&link)
+        !self.avoided.contains(link)
     }
 
     /// Attachment of the host called `name`.
@@ -550,7 +534,7 @@ impl Network {
             hops += 1;
             let end = order.len();
             for i in level {
-                for a in self.adjacent(order[i]).iter().filter(|a| is_way(a)) {
+                for a in self.adjacent(order[i]).filter(|a| is_way(a)) {
                     if distance[a.to] == u32::MAX {
                         distance[a.to] = hops;
                         order.push(a.to);
@@ -560,6 +544,33 @@ impl Network {
             level = end..order.len();
         }
         (distance, order)
+    }
+}
+
+impl Adjacency {
+    fn new(spec: &TopologySpec, ports: &[Vec<PortInfo>]) -> Self {
+        let (mut rows, mut all) = (Vec::with_capacity(ports.len() + 1), Vec::new());
+        for list in ports {
+            let row = all.len();
+            rows.push(row);
+            all.extend(list.iter().filter_map(|p| match p.far {
+                Far::Node { node, port } => Some(Adjacent {
+                    to: node,
+                    port: p.index,
+                    far_port: port,
+                    link: p.link,
+                    mtu: spec.links[p.link].mtu,
+                }),
+                Far::Host(_) => None,
+            }));
+            all[row..].sort_unstable_by_key(|a| (a.to, a.port));
+        }
+        rows.push(all.len());
+        Self { rows, all }
+    }
+
+    fn of(&self, node: NodeIx) -> &[Adjacent] {
+        &self.all[self.rows[node]..self.rows[node + 1]]
     }
 }
 

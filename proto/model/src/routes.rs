@@ -4,7 +4,7 @@
 
 use std::fmt::{Debug, Formatter};
 use std::net::Ipv6Addr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ipnet::Ipv6Net;
 
@@ -33,31 +33,46 @@ pub struct Routes {
     to: Destinations,
     /// By place: the number of its first hop plus one; 0 = there is no route.
     places: Box<[u32]>,
-    /// In order, each once.
+    /// In order, each once, and none that leads nowhere.
     first_hops: Box<[FirstHop]>,
-    len: usize,
+    /// Counted when it is first asked for.
+    len: OnceLock<usize>,
 }
 
 impl Routes {
-    /// Routes to those `to` whose place has a first hop. `of_places` has all places in their order.
-    pub fn new(to: Destinations, of_places: impl Iterator<Item = Option<FirstHop>> + Clone) -> Self {
-        let mut first_hops: Vec<FirstHop> = of_places.clone().flatten().collect();
-        first_hops.sort_unstable();
-        first_hops.dedup();
-        let number = |hop: FirstHop| first_hops.binary_search(&hop).map_or(0, |at| at as u32 + 1);
-        let places: Box<[u32]> = of_places.map(|hop| hop.map_or(0, number)).collect();
-        let len = to.iter().filter(|(_, place)| places.get(*place as usize).is_some_and(|hop| *hop > 0)).count();
-        Self { to, places, first_hops: first_hops.into(), len }
+    /// Routes to those `to` whose place has a first hop. `places` has, for every place, the number of its first hop among `first_hops` plus
+    /// one; 0, or a number that none has: there is none. `first_hops` are in any order.
+    pub fn new(to: Destinations, mut places: Vec<u32>, first_hops: &[FirstHop]) -> Self {
+        // By number: 1 if a place has this first hop, and then its number here.
+        let mut numbers = vec![0; first_hops.len() + 1];
+        places.iter_mut().for_each(|number| match numbers.get_mut(*number as usize) {
+            Some(is_used) => *is_used = 1,
+            None => *number = 0,
+        });
+        let mut by_hop: Vec<(FirstHop, usize)> = first_hops.iter().copied().zip(1..).collect();
+        by_hop.retain(|(_, number)| numbers[*number] > 0);
+        by_hop.sort_unstable();
+        let mut sorted: Vec<FirstHop> = Vec::with_capacity(by_hop.len());
+        for (hop, number) in by_hop {
+            if sorted.last() != Some(&hop) {
+                sorted.push(hop);
+            }
+            numbers[number] = sorted.len() as u32;
+        }
+        numbers[0] = 0;
+        places.iter_mut().for_each(|number| *number = numbers[*number as usize]);
+        Self { to, places: places.into(), first_hops: sorted.into(), len: OnceLock::new() }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.len
+        let has_route = |place: &u32| self.places.get(*place as usize).is_some_and(|hop| *hop > 0);
+        *self.len.get_or_init(|| self.to.iter().filter(|(_, place)| has_route(place)).count())
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// All of them.
@@ -80,7 +95,7 @@ impl Routes {
 
 impl Default for Routes {
     fn default() -> Self {
-        Self::new(Arc::new([]), std::iter::empty())
+        Self::new(Arc::new([]), Vec::new(), &[])
     }
 }
 
@@ -89,7 +104,12 @@ impl FromIterator<Route> for Routes {
     fn from_iter<I: IntoIterator<Item = Route>>(routes: I) -> Self {
         let routes: Vec<Route> = routes.into_iter().collect();
         let to = routes.iter().zip(0..).map(|(route, place)| (route.prefix, place)).collect();
-        Self::new(to, routes.iter().map(|route| Some((route.port, route.next_hop))))
+        let hop = |route: &Route| (route.port, route.next_hop);
+        let mut first_hops: Vec<FirstHop> = routes.iter().map(hop).collect();
+        first_hops.sort_unstable();
+        first_hops.dedup();
+        let number = |route| first_hops.binary_search(&hop(route)).map_or(0, |at| at as u32 + 1);
+        Self::new(to, routes.iter().map(number).collect(), &first_hops)
     }
 }
 
@@ -99,7 +119,7 @@ impl PartialEq for Routes {
         if Arc::ptr_eq(&self.to, &other.to) && self.places == other.places && self.first_hops == other.first_hops {
             return true;
         }
-        self.len == other.len && self.iter().eq(other.iter())
+        self.iter().eq(other.iter())
     }
 }
 
@@ -127,7 +147,7 @@ mod tests {
     #[test]
     fn a_prefix_has_the_first_hop_of_its_place() {
         let to: Destinations = [(net(1), 2), (net(2), 0), (net(3), 1), (net(4), 2)].into();
-        let routes = Routes::new(to.clone(), [Some(hop(7)), None, Some(hop(3))].into_iter());
+        let routes = Routes::new(to.clone(), vec![1, 0, 2], &[hop(7), hop(3)]);
         let all: Vec<_> = routes.iter().map(|r| (r.prefix, (r.port, r.next_hop))).collect();
         assert_eq!(all, [(net(1), hop(3)), (net(2), hop(7)), (net(4), hop(3))]);
         assert_eq!((routes.len(), routes.is_empty(), Routes::default().is_empty()), (3, false, true));
@@ -135,9 +155,14 @@ mod tests {
         // Equal is what leads to the same prefixes in the same order, however it was made.
         let same: Routes = routes.iter().collect();
         assert_eq!(same, routes);
-        let other = Routes::new(to.clone(), [Some(hop(7)), None, Some(hop(4))].into_iter());
+        let with_unused = Routes::new(to.clone(), vec![3, 9, 4], &[hop(1), hop(8), hop(7), hop(3)]);
+        assert_eq!(with_unused, routes);
+        assert_eq!((with_unused.places, with_unused.first_hops), (routes.places.clone(), routes.first_hops.clone()));
+        let twice = Routes::new(to.clone(), vec![2, 0, 3], &[hop(3), hop(7), hop(3)]);
+        assert_eq!((twice.places, twice.first_hops), (routes.places.clone(), routes.first_hops.clone()));
+        let other = Routes::new(to.clone(), vec![1, 0, 2], &[hop(7), hop(4)]);
         assert_ne!(other, routes);
-        let more = Routes::new(to, [Some(hop(7)), Some(hop(7)), Some(hop(3))].into_iter());
+        let more = Routes::new(to, vec![1, 1, 2], &[hop(7), hop(3)]);
         assert_ne!(more, routes);
         assert_ne!(routes.iter().skip(1).collect::<Routes>(), routes);
     }

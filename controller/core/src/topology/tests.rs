@@ -87,7 +87,7 @@ fn nothing_leads_over_broken_and_drained_links_unless_there_is_no_other_way() {
     );
     let n = Network::build_around(spec, &plan, &down(&["spine1/down1"]), &[], &[]).unwrap();
     let (leaf1, spine1) = (n.node("leaf1").unwrap(), n.node("spine1").unwrap());
-    assert!(n.adjacent(leaf1).iter().all(|a| a.to != spine1));
+    assert!(n.adjacent(leaf1).all(|a| a.to != spine1));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_port_is_found_by_its_name_and_a_broken_link_by_the_path_that_it_is_on() {
     }
     assert_eq!(n.broken_between(leaf1, leaf2), Some(n.spec.links[up.link].label()));
     assert_eq!(n.broken_between(leaf1, spine1), None);
-    assert_eq!((n.adjacent(leaf2).len(), n.sound(leaf2).count()), (1, 0));
+    assert_eq!((n.adjacent(leaf2).count(), n.sound(leaf2).count()), (1, 0));
     assert_eq!(n.sound_distances(leaf1, |_| false).0[leaf2], u32::MAX);
 }
 
@@ -122,7 +122,7 @@ fn nothing_leads_over_a_node_that_has_left_also_where_there_is_no_other_way() {
     };
     let n = without(1, &["spine1", "none"]);
     let [leaf1, leaf2, spine1] = ["leaf1", "leaf2", "spine1"].map(|name| n.node(name).unwrap());
-    assert!((0..n.len()).all(|node| n.adjacent(node).is_empty()));
+    assert!((0..n.len()).all(|node| n.adjacent(node).next().is_none()));
     for to in [leaf2, spine1] {
         assert_eq!(n.left_between(leaf1, to, false), Some(spine1));
     }

@@ -198,7 +198,7 @@ fn every_change_of_links_gives_what_planning_from_scratch_gives() {
             let scratch = from_scratch(&before, after);
             let (old, new) = (before.state.network().unwrap(), after.state.network().unwrap());
             for n in 0..new.len() {
-                let of = |d: &Domain| format!("{:?}", d.state.network().unwrap().adjacent(n));
+                let of = |d: &Domain| format!("{:?}", d.state.network().unwrap().adjacent(n).collect::<Vec<_>>());
                 assert_eq!(of(after), of(&scratch), "{what}");
                 let (is, asked) = (&after.state.nodes[n], &scratch.state.nodes[n]);
                 assert_eq!(is.spec, asked.spec, "{what}");
