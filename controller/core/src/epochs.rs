@@ -24,7 +24,8 @@ use std::collections::BTreeMap;
 use canopy_model::ids::NodeId;
 use canopy_model::topology::Endpoint;
 
-use crate::receivers_by_edge::{self, Joined, REFRESHED_EVERY, ReceiversByEdge, counts_since, without};
+use crate::content::Joined;
+use crate::receivers_by_edge::{REFRESHED_EVERY, ReceiversByEdge, counts_since, without};
 use crate::topology::Network;
 use crate::tree::Tree;
 
@@ -32,7 +33,8 @@ use crate::tree::Tree;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Epochs {
     root: u32,
-    below: BTreeMap<NodeId, BelowRoot>,
+    /// In the order of the nodes, each once.
+    below: Box<[(NodeId, BelowRoot)]>,
 }
 
 /// The epochs of a node that has a parent.
@@ -63,10 +65,19 @@ impl Epochs {
         let Planning { network, tree, behind, epoch, moved, .. } = *planning;
         let below = tree.nodes.iter().filter_map(|t| {
             let (node, parent) = (network.id(t.node), network.id(tree.nodes[t.parent?.position].node));
-            let since = behind.get(&(parent, node)).map_or(epoch, |behind| counts_since(behind, moved, epoch));
+            let since = counts_since(behind.at((parent, node)), moved, epoch);
             Some((node, BelowRoot { parent, epoch, since }))
         });
-        Self { root: epoch, below: below.collect() }
+        Self::new(epoch, below.collect())
+    }
+
+    fn new(root: u32, mut below: Vec<(NodeId, BelowRoot)>) -> Self {
+        below.sort_unstable_by_key(|(node, _)| *node);
+        Self { root, below: below.into() }
+    }
+
+    fn below(&self, node: NodeId) -> Option<&BelowRoot> {
+        self.below.binary_search_by_key(&node, |(node, _)| *node).ok().map(|found| &self.below[found].1)
     }
 
     /// Those of the tree that follows this one, in which the nodes start over that the change concerns. `before`: the receivers behind
@@ -90,37 +101,42 @@ impl Epochs {
             let Some(up) = t.parent else { continue };
             let (node, parent) = (id(at), id(up.position));
             let concerns = |before: &ReceiversByEdge| {
-                let [was, is] = [before, behind].map(|of| receivers_by_edge::at(of, (parent, node)));
+                let [was, is] = [before, behind].map(|of| of.at((parent, node)));
                 let gains = without(is, was).any(|r| r.since < epoch || arrives(r));
                 gains || without(was, is).any(|r| present.binary_search(r).is_ok())
             };
-            changes[at] |= match self.below.get(&node) {
+            changes[at] |= match self.below(node) {
                 Some(known) => known.parent != parent || known.since < refreshed,
                 None => is_open,
             };
             changes[at] |= before.is_some_and(concerns);
             changes[up.position] |= changes[at];
         }
-        let mut next = Self { root: if changes[0] { epoch } else { self.root }, below: BTreeMap::new() };
+        let root = if changes[0] { epoch } else { self.root };
+        let (mut at_nodes, mut below) = (vec![root; tree.nodes.len()], Vec::with_capacity(tree.nodes.len()));
         for (at, t) in tree.nodes.iter().enumerate() {
             let Some(up) = t.parent else { continue };
             let (node, parent) = (id(at), id(up.position));
-            let (new, known) = (BelowRoot { parent, epoch, since: epoch }, self.below.get(&node));
-            let of_parent = next.of(parent);
-            let at_rest = known.copied().unwrap_or(BelowRoot { parent, epoch: of_parent, since: of_parent });
-            next.below.insert(node, if changes[at] { new } else { at_rest });
+            let of_parent = at_nodes[up.position];
+            let of_node = match self.below(node) {
+                _ if changes[at] => BelowRoot { parent, epoch, since: epoch },
+                Some(known) => *known,
+                None => BelowRoot { parent, epoch: of_parent, since: of_parent },
+            };
+            at_nodes[at] = of_node.epoch;
+            below.push((node, of_node));
         }
-        next
+        Self::new(root, below)
     }
 
     /// Of a node's program.
     pub(crate) fn of(&self, node: NodeId) -> u32 {
-        self.below.get(&node).map_or(self.root, |below| below.epoch)
+        self.below(node).map_or(self.root, |below| below.epoch)
     }
 
     /// From which epoch on a node's feedback counts at its parent.
     pub(crate) fn since(&self, node: NodeId) -> u32 {
-        self.below.get(&node).map_or(self.root, |below| below.since)
+        self.below(node).map_or(self.root, |below| below.since)
     }
 
     /// As a record has them: in the order of the tree's nodes.
@@ -139,6 +155,6 @@ impl Epochs {
             Some((network.id(node), BelowRoot { parent, epoch: *epoch, since: *since }))
         });
         let nodes = nodes.collect::<Option<BTreeMap<_, _>>>()?;
-        (nodes.len() == below.len()).then_some(Self { root: *root, below: nodes })
+        (nodes.len() == below.len()).then(|| Self::new(*root, nodes.into_iter().collect()))
     }
 }

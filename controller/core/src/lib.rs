@@ -10,7 +10,8 @@
 //! - `ranked`: neighbours in the order of paths; `topology`: the declared network as a compact graph; `first_hops`, `routes`: unicast routes and the rest of a node's base.
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel.
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
-//! - `plan`: programs from a group, its members, the tree and the encoding.
+//! - `plan`: a group's tree, encoding and epochs; `content`: what else its nodes' programs follow
+//!   from; `program`: these programs.
 //! - `threshold`: queue thresholds of a link direction from its bandwidth-delay product.
 //! - `problem`: the registry of what can be wrong; `states`: the state of a node, of a link direction or of a queue in one word.
 //! - `map`: where nodes stand on the map, and what is drawn over it.
@@ -33,6 +34,7 @@ mod clock;
 pub mod command;
 pub mod condition;
 pub mod confirmations;
+mod content;
 pub mod delivery;
 pub mod domain;
 pub mod drops;
@@ -70,6 +72,7 @@ mod epochs;
 mod hash;
 mod member;
 mod plan;
+mod program;
 mod program_times;
 mod progress;
 mod receivers_by_edge;

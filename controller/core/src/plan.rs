@@ -1,36 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a group, its members and the network to one program per tree node.
+//! From a group, its members and the network to the group's tree, and to what the programs of its nodes follow from.
 //!
-//! A program leaves the agent no choice: it contains every address, port, SID and next hop. See the decisions page for:
-//! which node encapsulates (2.1), the outer header (2.2), which SID a child is addressed by (2.3), the addresses of the
-//! reverse path (3.1).
+//! See the decisions page for which node encapsulates (2.1).
 //!
 //! With IP multicast between nodes the tree, its branches and the reverse path are the same; only the first SID differs.
 
-use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
-use canopy_model::group::{GroupSpec, Replication};
-use canopy_model::ids::{PortIndex, Qpn};
-use canopy_model::member::{LateStart, MemoryRegion, Role};
-use canopy_model::node_spec::{
-    AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
-    Multicast, SourceQp, Upstream,
-};
+use canopy_model::group::{EncodingMode, GroupSpec, Replication};
+use canopy_model::ids::NodeId;
+use canopy_model::member::Role;
+use canopy_model::node_spec::{AggregationParams, GroupProgram, Headend, MAX_BRANCHES, Multicast, SourceQp, Upstream};
 use canopy_model::topology::Endpoint;
 use canopy_units::Octets;
 
 use crate::alloc::Allocation;
+use crate::content::{Content, Edge, Joined, Receiver};
 use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide, inner_bytes};
 use crate::epochs::{Epochs, Planning};
 use crate::error::DomainError;
 use crate::member::{Member, Members};
-use crate::receivers_by_edge::{Joined, ReceiversByEdge, has_moved};
+use crate::receivers_by_edge::{ReceiversByEdge, has_moved};
 use crate::topology::{Network, NodeIx};
-use crate::tree::{Tree, TreeNode};
+use crate::tree::Tree;
 
 /// Base virtual address of a source's WRITEs: the same for every group; each edge adds its receiver's own.
 pub(crate) const WRITE_BASE_VA: u64 = 0;
@@ -53,7 +48,7 @@ pub(crate) struct Intent<'a> {
     /// Members that joined up to this epoch belong to sessions that have ended.
     pub(crate) session: u32,
     pub(crate) members: &'a Members,
-    /// The tree in force.
+    /// The tree in force, over the same network.
     pub(crate) before: Option<&'a GroupPlan>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
@@ -85,15 +80,47 @@ pub(crate) enum Way<'a> {
     Ports(&'a [Endpoint]),
 }
 
-/// A tree and how receiver lists travel over it.
+/// A tree, how receiver lists travel over it, and what else the programs of its nodes follow from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupPlan {
     pub(crate) tree: Tree,
-    pub(crate) encoding: EncodingReport,
-    pub(crate) receivers_by_edge: ReceiversByEdge,
+    pub(crate) encoding: Encoding,
+    pub(crate) content: Content,
     /// Epoch in which receivers last moved.
     pub(crate) moved: u32,
-    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) epochs: Epochs,
+}
+
+/// The encoding of a plan: see [`EncodingReport`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Encoding {
+    mode: EncodingMode,
+    reason: String,
+    srh: Octets,
+    overhead: Octets,
+}
+
+impl GroupPlan {
+    /// The edges whose lists are in End.MT TLVs, or those that hold theirs as provisioned state, in the tree's order.
+    pub(crate) fn edges(&self, in_band: bool) -> impl Iterator<Item = NodeIx> {
+        let edges = self.content.edges.iter().filter(move |edge| edge.in_band == in_band);
+        edges.map(|edge| self.tree.nodes[edge.at].node)
+    }
+
+    /// How receiver lists travel over the tree, for people.
+    pub(crate) fn encoding_report(&self, network: &Network) -> EncodingReport {
+        let Encoding { mode, reason, srh, overhead } = self.encoding.clone();
+        let names = |in_band| self.edges(in_band).map(|node| network.name(node).to_owned()).collect();
+        EncodingReport {
+            mode,
+            reason,
+            srh,
+            overhead,
+            segments: self.content.headend.segments.clone(),
+            in_band_edges: names(true),
+            provisioned_edges: names(false),
+        }
+    }
 }
 
 /// The result of planning a group.
@@ -105,21 +132,16 @@ pub(crate) enum Planned {
     Failed(String),
     /// No links that carry packets lead to a receiver; the reason. There is a tree once they do.
     NoWay(String),
-    /// There is a tree. Programs in the tree's order.
-    Live(GroupPlan, Vec<GroupProgram>),
+    /// There is a tree.
+    Live(Arc<GroupPlan>),
 }
 
 /// A member and the node it is attached to.
 struct Placed {
     node: NodeIx,
-    port: PortIndex,
     link: usize,
-    address: Ipv6Addr,
-    qpn: Qpn,
-    memory: Option<MemoryRegion>,
-    joined: Joined,
-    start: Option<LateStart>,
     accepts_roce: bool,
+    receiver: Receiver,
 }
 
 /// Plans one group.
@@ -158,8 +180,7 @@ pub(crate) fn plan_group(
     for m in with_role(Role::Receiver) {
         receivers.push(place(network, m)?);
     }
-    // Receivers sorted by address: the order of copies and of TLV entries.
-    receivers.sort_unstable_by_key(|r| r.address);
+    receivers.sort_unstable_by_key(|r| r.receiver.joined.address);
     for m in receivers.iter().chain([&source]) {
         // Its name is made only for an error.
         if inner_bytes(intent.spec.path_mtu) > network.spec.links[m.link].mtu as usize {
@@ -177,39 +198,49 @@ pub(crate) fn plan_group(
         Ok(tree) => tree,
         Err(node) => return Ok(Planned::NoWay(no_way(network, source.node, node))),
     };
-    let edges = by_node(&receivers);
-    let receivers_by_edge = behind(network, &tree, &edges);
-    let moves = intent.before.is_some_and(|p| has_moved(&p.receivers_by_edge, &receivers_by_edge, intent.epoch));
+    let multicast = multicast(common.addresses, network, &intent, &tree)?;
+    // Those of a node stay in the order of their addresses.
+    receivers.sort_by_key(|r| r.node);
+    let mut edges = edges(&tree, &receivers);
+    check_branches(network, &intent, &tree, &edges)?;
+    let decision = decision(common, network, &intent, &tree, &edges)?;
+    edges.iter_mut().zip(&decision.in_band).for_each(|(edge, in_band)| edge.in_band = *in_band);
+    let proxy = proxy(common.addresses, &intent)?;
+    let receivers: Box<[Receiver]> = receivers.into_iter().map(|r| r.receiver).collect();
+
+    let root = network.id(tree.nodes[0].node);
+    let group = multicast.map(|m| m.group);
+    let headend = Headend {
+        source_port: source.receiver.port,
+        segments: common.addresses.segments(proxy, group, root, intent.allocation.tree_id),
+        tlvs: Vec::new(),
+        max_flight: intent.spec.max_flight,
+        open: intent.open,
+        held: intent.held,
+    };
+    let content = Content {
+        common: of_all_nodes(common.addresses, root, &intent, &source, proxy, multicast),
+        headend,
+        source_since: source.receiver.joined.since,
+        displaced: intent.displaced,
+        receivers,
+        edges: edges.into(),
+    };
+
+    let behind = ReceiversByEdge::of(network, &tree, &content);
+    let before = intent.before.map(|plan| ReceiversByEdge::of(network, &plan.tree, &plan.content));
+    let moves = before.as_ref().is_some_and(|before| has_moved(before, &behind, intent.epoch));
     let moved = if moves { intent.epoch } else { intent.moved };
-    let intent = Intent { moved, ..intent };
     let (epoch, is_open) = (intent.epoch, intent.open);
-    let planning = Planning { network, tree: &tree, behind: &receivers_by_edge, epoch, moved, is_open };
-    let before = intent.before.map(|plan| &plan.receivers_by_edge);
+    let planning = Planning { network, tree: &tree, behind: &behind, epoch, moved, is_open };
     let epochs = match intent.epochs {
-        Some(known) => known.next(&planning, before, receivers.iter().map(|r| &r.joined)),
+        Some(known) => known.next(&planning, before.as_ref(), content.receivers.iter().map(|r| &r.joined)),
         None => Epochs::of_tree(&planning),
     };
-    let epochs = Arc::new(epochs);
-    let multicast = multicast(common.addresses, network, &intent, &tree)?;
-    let planner = Planner {
-        addresses: common.addresses,
-        signed: common.signed,
-        network,
-        intent,
-        source: &source,
-        edges,
-        tree: &tree,
-        epochs: &epochs,
-        multicast,
-    };
-    planner.check_branches()?;
-    let (decision, edges) = planner.encoding()?;
-    let mut programs = Vec::with_capacity(tree.nodes.len());
-    for at in 0..tree.nodes.len() {
-        programs.push(planner.program(at, &decision, &edges)?);
-    }
-    let encoding = planner.report(decision, &edges)?;
-    Ok(Planned::Live(GroupPlan { tree, encoding, receivers_by_edge, moved, epochs }, programs))
+
+    let (srh, overhead) = (Octets(decision.srh_bytes as u64), Octets(decision.overhead_bytes() as u64));
+    let encoding = Encoding { mode: decision.mode, reason: decision.reason, srh, overhead };
+    Ok(Planned::Live(Arc::new(GroupPlan { tree, encoding, content, moved, epochs })))
 }
 
 fn no_way(network: &Network, from: NodeIx, to: NodeIx) -> String {
@@ -240,17 +271,12 @@ fn place(network: &Network, member: &Member) -> Result<Placed, DomainError> {
     let (since, late, start) = (member.since, member.late, member.start);
     let member = &member.spec;
     let at = network.host(&member.host).ok_or_else(|| unknown_host(&member.host))?;
-    let address = member.address.unwrap_or(at.address);
+    let joined = Joined { address: member.address.unwrap_or(at.address), since, late };
     Ok(Placed {
         node: at.node,
-        port: at.port,
         link: at.link,
-        address,
-        joined: Joined { address, since, late },
-        start,
-        qpn: member.qpn,
-        memory: member.memory,
         accepts_roce: at.accepts_roce,
+        receiver: Receiver { joined, port: at.port, qpn: member.qpn, memory: member.memory, start },
     })
 }
 
@@ -259,39 +285,14 @@ fn tight_link(network: &Network, link: usize) -> TightLink {
     TightLink { label: decl.label(), mtu: decl.mtu }
 }
 
-fn by_node(receivers: &[Placed]) -> BTreeMap<NodeIx, Vec<&Placed>> {
-    let mut edges: BTreeMap<NodeIx, Vec<&Placed>> = BTreeMap::new();
-    for r in receivers {
-        edges.entry(r.node).or_default().push(r);
-    }
-    edges
-}
-
-/// The receivers behind every child of the tree.
-fn behind(network: &Network, tree: &Tree, edges: &BTreeMap<NodeIx, Vec<&Placed>>) -> ReceiversByEdge {
-    let own = |t: &TreeNode| edges.get(&t.node).map_or(&[][..], Vec::as_slice);
-    let mut counts: Vec<usize> = tree.nodes.iter().map(|t| own(t).len()).collect();
-    // Parents come before their children.
-    for (child, t) in tree.nodes.iter().enumerate().rev() {
-        let count = counts[child];
-        t.parent.into_iter().for_each(|up| counts[up.position] += count);
-    }
-    let with_own = |(t, count): (&TreeNode, &usize)| {
-        let mut receivers = Vec::with_capacity(*count);
-        receivers.extend(own(t).iter().map(|r| r.joined));
-        receivers
+/// The nodes of the tree that have receivers; in-band or not is decided later. `receivers` are in the order of their nodes.
+fn edges(tree: &Tree, receivers: &[Placed]) -> Vec<Edge> {
+    let edge = |(at, node): (usize, NodeIx)| {
+        let first = receivers.partition_point(|r| r.node < node);
+        let count = receivers[first..].iter().take_while(|r| r.node == node).count();
+        (count > 0).then(|| Edge { at, receivers: first..first + count, in_band: false })
     };
-    let mut at: Vec<Vec<Joined>> = tree.nodes.iter().zip(&counts).map(with_own).collect();
-    let mut out = BTreeMap::new();
-    for (child, t) in tree.nodes.iter().enumerate().rev() {
-        let Some(up) = t.parent else { continue };
-        let mut receivers = std::mem::take(&mut at[child]);
-        // A stable sort uses that those of each child, and the node's own, are in order.
-        receivers.sort();
-        at[up.position].extend(&receivers);
-        out.insert((network.id(tree.nodes[up.position].node), network.id(t.node)), receivers);
-    }
-    out
+    tree.nodes.iter().map(|t| t.node).enumerate().filter_map(edge).collect()
 }
 
 /// The (S, G) of a group that uses IP multicast replication. A group's number exists as long as the group.
@@ -314,230 +315,94 @@ fn multicast(
     Ok(Some(Multicast { source: addresses.node_address(network.id(tree.nodes[0].node)), group }))
 }
 
-struct Planner<'a> {
-    addresses: &'a AddressPlan,
-    signed: bool,
-    network: &'a Network,
-    intent: Intent<'a>,
-    source: &'a Placed,
-    /// Receivers by the node that they are attached to.
-    edges: BTreeMap<NodeIx, Vec<&'a Placed>>,
-    tree: &'a Tree,
-    epochs: &'a Epochs,
-    /// Set for IP multicast between nodes.
-    multicast: Option<Multicast>,
+fn check_branches(network: &Network, intent: &Intent<'_>, tree: &Tree, edges: &[Edge]) -> Result<(), DomainError> {
+    let mut edges = edges.iter().peekable();
+    for (at, t) in tree.nodes.iter().enumerate() {
+        let receivers = edges.next_if(|edge| edge.at == at).map_or(0, |edge| edge.receivers.len());
+        let branches = t.children.len() + receivers;
+        if branches > MAX_BRANCHES {
+            let (node, group) = (network.name(t.node), intent.name);
+            return Err(DomainError::Limit(format!(
+                "node {node} would have {branches} branches of group {group}, a node serves at most {MAX_BRANCHES} per group: spread the receivers over more nodes"
+            )));
+        }
+    }
+    Ok(())
 }
 
-impl Planner<'_> {
-    fn receivers(&self, node: NodeIx) -> &[&Placed] {
-        self.edges.get(&node).map_or(&[], Vec::as_slice)
-    }
+/// For each edge whether its list is in-band.
+fn decision(
+    common: Common<'_>,
+    network: &Network,
+    intent: &Intent<'_>,
+    tree: &Tree,
+    edges: &[Edge],
+) -> Result<Decision, FieldError> {
+    let counts: Vec<usize> = edges.iter().map(|edge| edge.receivers.len()).collect();
+    let links = tree.nodes.iter().filter_map(|t| Some(t.parent?.link));
+    let tightest = links.min_by_key(|&l| (network.spec.links[l].mtu, l)).map(|l| tight_link(network, l));
+    decide(&Question {
+        choice: intent.spec.encoding,
+        path_mtu: intent.spec.path_mtu,
+        edges: &counts,
+        tightest,
+        signed: common.signed,
+    })
+}
 
-    fn check_branches(&self) -> Result<(), DomainError> {
-        for t in &self.tree.nodes {
-            let branches = t.children.len() + self.receivers(t.node).len();
-            if branches > MAX_BRANCHES {
-                let (node, group) = (self.network.name(t.node), self.intent.name);
-                return Err(DomainError::Limit(format!(
-                    "node {node} would have {branches} branches of group {group}, a node serves at most {MAX_BRANCHES} per group: spread the receivers over more nodes"
-                )));
-            }
-        }
-        Ok(())
-    }
+/// A group's Proxy Address exists as long as the group: its index is allocated within the prefix.
+fn proxy(addresses: &AddressPlan, intent: &Intent<'_>) -> Result<Ipv6Addr, DomainError> {
+    let index = intent.allocation.proxy_index;
+    addresses.proxy(index).ok_or_else(|| {
+        DomainError::field(
+            "addressing.proxy_prefix",
+            format!("{} has no address number {index}, which group {} holds", addresses.proxy_prefix, intent.name),
+        )
+    })
+}
 
-    /// The decision, and the tree positions of the edges in the same order.
-    fn encoding(&self) -> Result<(Decision, Vec<usize>), FieldError> {
-        let edges: Vec<usize> =
-            (0..self.tree.nodes.len()).filter(|&at| !self.receivers(self.tree.nodes[at].node).is_empty()).collect();
-        let counts: Vec<usize> = edges.iter().map(|&at| self.receivers(self.tree.nodes[at].node).len()).collect();
-        let links = self.tree.nodes.iter().filter_map(|t| Some(t.parent?.link));
-        let tightest = links.min_by_key(|&l| (self.network.spec.links[l].mtu, l)).map(|l| tight_link(self.network, l));
-        let spec = self.intent.spec;
-        Ok((
-            decide(&Question {
-                choice: spec.encoding,
-                path_mtu: spec.path_mtu,
-                edges: &counts,
-                tightest,
-                signed: self.signed,
-            })?,
-            edges,
-        ))
-    }
-
-    fn program(&self, at: usize, decision: &Decision, edges: &[usize]) -> Result<GroupProgram, DomainError> {
-        let Intent { name, spec, allocation, .. } = self.intent;
-        let t = &self.tree.nodes[at];
-        // Edges are in the tree's order.
-        let provisioned = edges.binary_search(&at).is_ok_and(|e| !decision.in_band[e]);
-        Ok(GroupProgram {
-            group_id: allocation.group_id,
-            name: name.to_owned(),
-            epoch: self.epochs.of(self.network.id(t.node)),
-            tree_id: allocation.tree_id,
-            proxy: self.proxy()?,
-            designated_qpn: allocation.session.designated_qpn,
-            start_psn: allocation.session.start_psn,
-            source: SourceQp {
-                address: self.source.address,
-                qpn: self.source.qpn,
-                accepts_roce: self.source.accepts_roce,
-            },
-            replication_sid: self.replication_sid(at),
-            multicast: self.multicast,
-            headend: if t.parent.is_none() { Some(self.headend(decision, edges)?) } else { None },
-            headend_address: self.tree.nodes.first().map(|root| self.address(root.node)),
-            upstream: self.upstream(t)?,
-            alternate_upstream: None,
-            branches: self.branches(t),
-            receivers_provisioned: provisioned,
-            write_base_va: WRITE_BASE_VA,
-            write_rkey: allocation.session.write_rkey,
-            params: AggregationParams {
-                cnp_window: spec.cnp_window,
-                stall_after: spec.stall_after,
-                ..AggregationParams::default()
-            },
-            branch_metrics: self.intent.branch_metrics,
-            largest_packet: inner_bytes(spec.path_mtu) as u32,
-        })
-    }
-
-    /// A group's Proxy Address exists as long as the group: its index is allocated within the prefix.
-    fn proxy(&self) -> Result<Ipv6Addr, DomainError> {
-        let index = self.intent.allocation.proxy_index;
-        self.addresses.proxy(index).ok_or_else(|| {
-            DomainError::field(
-                "addressing.proxy_prefix",
-                format!(
-                    "{} has no address number {index}, which group {} holds",
-                    self.addresses.proxy_prefix, self.intent.name
-                ),
-            )
-        })
-    }
-
-    fn address(&self, node: NodeIx) -> Ipv6Addr {
-        self.addresses.node_address(self.network.id(node))
-    }
-
-    /// RFC 9524, unless the kernel replicates: the root and every node that replicates to other nodes have a
-    /// Replication-SID; an edge needs only End.MT.
-    fn replication_sid(&self, at: usize) -> Option<Ipv6Addr> {
-        let t = &self.tree.nodes[at];
-        let replicates = self.multicast.is_none() && (t.parent.is_none() || !t.children.is_empty());
-        replicates.then(|| self.addresses.replication(self.network.id(t.node), self.intent.allocation.tree_id))
-    }
-
-    /// The SID that copies to a tree node are addressed to; with IP multicast, the same for all nodes.
-    fn sid(&self, at: usize) -> Ipv6Addr {
-        if let Some(m) = self.multicast {
-            return m.group;
-        }
-        self.replication_sid(at).unwrap_or_else(|| self.addresses.end_mt(self.network.id(self.tree.nodes[at].node)))
-    }
-
-    fn segments(&self) -> Result<Vec<Ipv6Addr>, DomainError> {
-        let root = self.network.id(self.tree.nodes[0].node);
-        let multicast = self.multicast.map(|m| m.group);
-        Ok(self.addresses.segments(self.proxy()?, multicast, root, self.intent.allocation.tree_id))
-    }
-
-    fn headend(&self, decision: &Decision, edges: &[usize]) -> Result<Headend, DomainError> {
-        let in_band = edges
-            .iter()
-            .zip(&decision.in_band)
-            .filter(|(_, in_band)| **in_band)
-            .map(|(at, _)| self.tree.nodes[*at].node);
-        let tlvs = in_band.flat_map(|node| {
-            let edge = self.address(node);
-            let list =
-                |part: &[&Placed]| EndMtList { edge, receivers: part.iter().map(|r| (r.address, r.qpn)).collect() };
-            self.receivers(node).chunks(MAX_RECEIVERS_PER_TLV).map(list).collect::<Vec<_>>()
-        });
-        Ok(Headend {
-            source_port: self.source.port,
-            segments: self.segments()?,
-            tlvs: tlvs.collect(),
-            max_flight: self.intent.spec.max_flight,
-            open: self.intent.open,
-            held: self.intent.held,
-        })
-    }
-
-    fn upstream(&self, t: &TreeNode) -> Result<Upstream, DomainError> {
-        let Some(up) = t.parent else {
-            let address = self.source.address;
-            return Ok(Upstream {
-                source_address: self.proxy()?,
-                destination: address,
-                dest_qp: self.source.qpn,
-                port: self.source.port,
-                next_hop: address,
-            });
-        };
-        let parent = self.tree.nodes[up.position].node;
-        Ok(Upstream {
-            source_address: self.address(t.node),
-            destination: self.address(parent),
-            dest_qp: self.intent.allocation.session.designated_qpn,
-            port: up.port,
-            next_hop: self.addresses.link_local(self.network.id(parent), up.parent_port),
-        })
-    }
-
-    /// Child nodes in the tree's order, then receivers in the order of their addresses.
-    fn branches(&self, t: &TreeNode) -> Vec<Branch> {
-        let nodes = t.children.iter().filter_map(|&at| {
-            let child = &self.tree.nodes[at];
-            let up = child.parent?;
-            Some(Branch {
-                address: self.address(child.node),
-                port: up.parent_port,
-                next_hop: self.addresses.link_local(self.network.id(child.node), up.port),
-                kind: BranchKind::Node { sid: self.sid(at) },
-                // Unconfirmed, whichever receivers are behind it: a child that adopts its program earlier than its parent starts late
-                // receivers with copies of a former branch, and the parent must not count them from a later message on.
-                at_boundary: false,
-                start: None,
-                since: self.epochs.since(self.network.id(child.node)),
-                standby: false,
-                lost: false,
-            })
-        });
-        // With another source all receivers start over.
-        let is_late = |r: &Placed| r.joined.late && r.joined.since > self.source.joined.since;
-        let receivers = self.receivers(t.node).iter().map(|r| Branch {
-            address: r.address,
-            port: r.port,
-            next_hop: r.address,
-            kind: BranchKind::Receiver { qpn: r.qpn, memory: r.memory },
-            at_boundary: is_late(r),
-            start: r.start.filter(|_| is_late(r)),
-            since: r.joined.since,
-            standby: false,
-            // Where another edge in between counted it, and from which message on, is not known.
-            lost: is_late(r) && r.start.is_none() && self.intent.displaced > r.joined.since,
-        });
-        let mut branches = Vec::with_capacity(t.children.len() + receivers.len());
-        branches.extend(nodes.chain(receivers));
-        branches
-    }
-
-    fn report(&self, decision: Decision, edges: &[usize]) -> Result<EncodingReport, DomainError> {
-        let names = |wanted: bool| {
-            let chosen = edges.iter().zip(&decision.in_band).filter(move |(_, in_band)| **in_band == wanted);
-            chosen.map(|(at, _)| self.network.name(self.tree.nodes[*at].node).to_owned()).collect()
-        };
-        Ok(EncodingReport {
-            mode: decision.mode,
-            srh: Octets(decision.srh_bytes as u64),
-            overhead: Octets(decision.overhead_bytes() as u64),
-            segments: self.segments()?,
-            in_band_edges: names(true),
-            provisioned_edges: names(false),
-            reason: decision.reason,
-        })
+/// What all programs have in common; the rest is that of the root, without its branches.
+fn of_all_nodes(
+    addresses: &AddressPlan,
+    root: NodeId,
+    intent: &Intent<'_>,
+    source: &Placed,
+    proxy: Ipv6Addr,
+    multicast: Option<Multicast>,
+) -> GroupProgram {
+    let Intent { name, spec, allocation, .. } = *intent;
+    let Receiver { joined, qpn, port, .. } = source.receiver;
+    GroupProgram {
+        group_id: allocation.group_id,
+        name: name.to_owned(),
+        epoch: intent.epoch,
+        tree_id: allocation.tree_id,
+        proxy,
+        designated_qpn: allocation.session.designated_qpn,
+        start_psn: allocation.session.start_psn,
+        source: SourceQp { address: joined.address, qpn, accepts_roce: source.accepts_roce },
+        replication_sid: None,
+        multicast,
+        headend: None,
+        headend_address: Some(addresses.node_address(root)),
+        upstream: Upstream {
+            source_address: proxy,
+            destination: joined.address,
+            dest_qp: qpn,
+            port,
+            next_hop: joined.address,
+        },
+        alternate_upstream: None,
+        branches: Vec::new(),
+        receivers_provisioned: false,
+        write_base_va: WRITE_BASE_VA,
+        write_rkey: allocation.session.write_rkey,
+        params: AggregationParams {
+            cnp_window: spec.cnp_window,
+            stall_after: spec.stall_after,
+            ..AggregationParams::default()
+        },
+        branch_metrics: intent.branch_metrics,
+        largest_packet: inner_bytes(spec.path_mtu) as u32,
     }
 }

@@ -7,21 +7,75 @@
 //!
 //! So it is in a tree of which nothing else is known; what a change of a known tree makes of it, [`Epochs`](crate::epochs::Epochs) has.
 
-use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
+use std::ops::Range;
 
 use canopy_model::ids::NodeId;
 
-/// A receiver and its join: after replacing its QP, or leaving and joining again, it is another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Joined {
-    pub(crate) address: Ipv6Addr,
-    pub(crate) since: u32,
-    pub(crate) late: bool,
-}
+use crate::content::{Content, Joined};
+use crate::topology::Network;
+use crate::tree::Tree;
+
+/// A child node of a tree and its parent.
+pub(crate) type TreeEdge = (NodeId, NodeId);
 
 /// The receivers behind every tree edge (parent, child), in order.
-pub(crate) type ReceiversByEdge = BTreeMap<(NodeId, NodeId), Vec<Joined>>;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReceiversByEdge {
+    /// In order, each with its receivers among all.
+    edges: Vec<(TreeEdge, Range<usize>)>,
+    /// Those of each edge next to each other.
+    receivers: Vec<Joined>,
+}
+
+impl ReceiversByEdge {
+    /// Those behind the edges of this tree.
+    pub(crate) fn of(network: &Network, tree: &Tree, content: &Content) -> Self {
+        let mut counts = vec![0; tree.nodes.len()];
+        content.edges.iter().for_each(|edge| counts[edge.at] = edge.receivers.len());
+        // Parents come before their children.
+        for (at, t) in tree.nodes.iter().enumerate().rev() {
+            if let Some(up) = t.parent {
+                counts[up.position] += counts[at];
+            }
+        }
+        // By position: where the receivers of the node, and of what is below it, begin, and where the next of them goes.
+        let begins: Vec<usize> =
+            counts.iter().scan(0, |end, count| Some(std::mem::replace(end, *end + count))).collect();
+        let mut ends = begins.clone();
+        let none = Joined { address: Ipv6Addr::UNSPECIFIED, since: 0, late: false };
+        let mut receivers = vec![none; counts.iter().sum()];
+        for edge in &content.edges {
+            for r in &content.receivers[edge.receivers.clone()] {
+                receivers[ends[edge.at]] = r.joined;
+                ends[edge.at] += 1;
+            }
+        }
+        let mut edges = Vec::with_capacity(tree.nodes.len());
+        for (at, t) in tree.nodes.iter().enumerate().rev() {
+            let Some(up) = t.parent else { continue };
+            let behind = begins[at]..ends[at];
+            // A stable sort uses that those of each child, and the node's own, are in order.
+            receivers[behind.clone()].sort();
+            receivers.copy_within(behind.clone(), ends[up.position]);
+            ends[up.position] += behind.len();
+            edges.push(((network.id(tree.nodes[up.position].node), network.id(t.node)), behind));
+        }
+        edges.sort_unstable_by_key(|(edge, _)| *edge);
+        Self { edges, receivers }
+    }
+
+    /// Those behind an edge; none if the tree does not have it.
+    pub(crate) fn at(&self, edge: TreeEdge) -> &[Joined] {
+        let found = self.edges.binary_search_by_key(&edge, |(edge, _)| *edge);
+        found.map_or(&[], |found| &self.receivers[self.edges[found].1.clone()])
+    }
+
+    /// The edges, each with those behind it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TreeEdge, &[Joined])> {
+        self.edges.iter().map(|(edge, behind)| (*edge, &self.receivers[behind.clone()]))
+    }
+}
 
 /// Every child starts over when the epoch reaches a multiple of this: feedback carries 14 bits of the epoch, and none is ever taken for
 /// old only because the receivers behind its sender stay (decisions 3.15).
@@ -36,17 +90,14 @@ pub(crate) fn counts_since(behind: &[Joined], moved: u32, epoch: u32) -> u32 {
 
 /// True if a receiver that joined before `epoch` is now behind another child.
 pub(crate) fn has_moved(before: &ReceiversByEdge, now: &ReceiversByEdge, epoch: u32) -> bool {
-    now.iter().any(|(edge, behind)| without(behind, at(before, *edge)).any(|r| r.since < epoch))
-}
-
-/// Those behind an edge; none if the tree does not have it.
-pub(crate) fn at(receivers: &ReceiversByEdge, edge: (NodeId, NodeId)) -> &[Joined] {
-    receivers.get(&edge).map_or(&[], Vec::as_slice)
+    now.iter().any(|(edge, behind)| without(behind, before.at(edge)).any(|r| r.since < epoch))
 }
 
 /// Those of `receivers` that are not in `others`, which are in order.
 pub(crate) fn without<'a>(receivers: &'a [Joined], others: &'a [Joined]) -> impl Iterator<Item = &'a Joined> {
-    receivers.iter().filter(|r| others.binary_search(r).is_err())
+    // Most are the same: that is found by one comparison of each.
+    let different = if receivers == others { &[] } else { receivers };
+    different.iter().filter(|r| others.binary_search(r).is_err())
 }
 
 #[cfg(test)]
@@ -59,7 +110,7 @@ mod tests {
 
     fn behind(child: u64, receivers: &[Joined]) -> ReceiversByEdge {
         let edge = (NodeId::new("node", 1).unwrap(), NodeId::new("node", child).unwrap());
-        BTreeMap::from([(edge, receivers.to_vec())])
+        ReceiversByEdge { edges: vec![(edge, 0..receivers.len())], receivers: receivers.to_vec() }
     }
 
     #[test]

@@ -132,6 +132,8 @@ pub(crate) struct Making {
     pub(crate) leaving: BTreeSet<NodeIx>,
     /// The next tree: see [`Tree::uplinks`](crate::tree::Tree::uplinks).
     pub(crate) next: Vec<Endpoint>,
+    /// It, as planned last; `None` before that.
+    pub(crate) plan: Option<Arc<GroupPlan>>,
 }
 
 /// Why a next tree was taken away again.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a prepared command changes, and applying it: the only place where intents and nodes' specs change.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use canopy_model::ids::{Generation, GroupId, PortIndex};
@@ -103,8 +103,8 @@ pub(super) struct GroupEffect {
     pub(super) name: String,
     /// `None`: the group is deleted.
     pub(super) group: Option<Group>,
-    /// In the order of [`Group::nodes`]; empty without a tree.
-    pub(super) programs: Vec<GroupProgram>,
+    /// Of the nodes whose programs of the group change, or may.
+    pub(super) programs: Vec<(NodeIx, GroupProgram)>,
     /// Behind the numbers that were drawn for it.
     pub(super) cursors: Cursors,
 }
@@ -157,8 +157,8 @@ pub(super) struct Replan {
     pub(super) state: GroupState,
     /// See [`Group::behind`].
     pub(super) behind: Option<Behind>,
-    /// In the order of [`Group::nodes`].
-    pub(super) programs: Vec<GroupProgram>,
+    /// Of the nodes whose programs of the group change, or may; over another topology of all its nodes.
+    pub(super) programs: Vec<(NodeIx, GroupProgram)>,
 }
 
 /// New thresholds, and the round-trip times that become durable with them.
@@ -192,7 +192,6 @@ impl State {
     /// Returns the names of changed nodes and groups.
     pub(super) fn apply_group(&mut self, effect: GroupEffect) -> (Vec<String>, Vec<String>) {
         let GroupEffect { name, group, programs, cursors } = effect;
-        let nodes: Vec<NodeIx> = nodes_of(group.as_ref()).collect();
         let old = self.groups.replace(&name, group);
         self.pools.resume(&cursors);
         if let Some(old) = &old {
@@ -209,18 +208,17 @@ impl State {
             self.unrecorded.forget(group.allocation.group_id);
         }
         let mut changed = BTreeSet::new();
-        if let Some(old) = old {
-            let stays: BTreeSet<NodeIx> = nodes.iter().copied().collect();
-            let leaving = nodes_of(Some(&old)).filter(|n| !stays.contains(n));
-            self.unprogram(old.allocation.group_id, leaving, &mut changed);
+        if let Some(old) = &old {
+            self.unprogram(old.allocation.group_id, old.nodes().collect(), &name, &mut changed);
         }
-        self.program(nodes, programs, &mut changed);
+        self.program(programs, &mut changed);
         (self.settled(changed), vec![name])
     }
 
-    /// Removes the group's program from nodes.
-    fn unprogram(&mut self, id: GroupId, nodes: impl Iterator<Item = NodeIx>, changed: &mut BTreeSet<NodeIx>) {
-        for node in nodes {
+    /// Takes the group's program from those of the nodes that the group called `name` is not at.
+    fn unprogram(&mut self, id: GroupId, before: Vec<NodeIx>, name: &str, changed: &mut BTreeSet<NodeIx>) {
+        let stays: HashSet<NodeIx> = self.groups.get(name).into_iter().flat_map(Group::nodes).collect();
+        for node in before.into_iter().filter(|node| !stays.contains(node)) {
             self.change_node(node, |spec, since, _| {
                 spec.groups.remove(&id);
                 since.remove(&id);
@@ -229,9 +227,9 @@ impl State {
         }
     }
 
-    /// Gives nodes these programs of a group.
-    fn program(&mut self, nodes: Vec<NodeIx>, programs: Vec<GroupProgram>, changed: &mut BTreeSet<NodeIx>) {
-        for (node, program) in nodes.into_iter().zip(programs) {
+    /// Gives nodes these programs.
+    fn program(&mut self, programs: Vec<(NodeIx, GroupProgram)>, changed: &mut BTreeSet<NodeIx>) {
+        for (node, program) in programs {
             let id = program.group_id;
             if self.nodes[node].spec.groups.get(&id) != Some(&program) {
                 self.change_node(node, |spec, since, generation| {
@@ -261,12 +259,10 @@ impl State {
         let (mut changed, mut groups) = (BTreeSet::new(), Vec::new());
         for Replan { name, epoch, displaced, state, behind, programs } in replans {
             let Some(old) = self.groups.get(&name) else { continue };
-            let (id, before): (GroupId, Vec<NodeIx>) = (old.allocation.group_id, nodes_of(Some(old)).collect());
+            let (id, before) = (old.allocation.group_id, old.nodes().collect());
             self.groups.replan(&name, epoch, displaced, state, behind);
-            let nodes: Vec<NodeIx> = nodes_of(self.groups.get(&name)).collect();
-            let stays: BTreeSet<NodeIx> = nodes.iter().copied().collect();
-            self.unprogram(id, before.into_iter().filter(|n| !stays.contains(n)), &mut changed);
-            self.program(nodes, programs, &mut changed);
+            self.unprogram(id, before, &name, &mut changed);
+            self.program(programs, &mut changed);
             groups.push(name);
         }
         for (node, base) in bases {
@@ -334,15 +330,15 @@ impl State {
     pub(super) fn apply_topology(&mut self, effect: TopologyEffect) -> (Vec<String>, Vec<String>) {
         let TopologyEffect { topology, bases, replans, unrecorded } = effect;
         self.unrecorded = unrecorded;
-        let mut programs = vec![Programs::default(); bases.len()];
+        let mut of_nodes = vec![Programs::default(); bases.len()];
         let mut groups = Vec::new();
         for replan in replans {
-            let Replan { name, epoch, displaced, state, behind, programs: programs_of } = replan;
+            let Replan { name, epoch, displaced, state, behind, programs } = replan;
             if !self.groups.replan(&name, epoch, displaced, state, behind) {
                 continue;
             }
-            for (node, program) in nodes_of(self.groups.get(&name)).zip(programs_of) {
-                programs[node].insert(program.group_id, program);
+            for (node, program) in programs {
+                of_nodes[node].insert(program.group_id, program);
             }
             groups.push(name);
         }
@@ -355,7 +351,7 @@ impl State {
         }
         let mut changed: BTreeSet<String> =
             old.keys().filter(|name| labels(&self.topology, name) != labels(&topology, name)).cloned().collect();
-        for (base, programs) in bases.into_iter().zip(programs) {
+        for (base, programs) in bases.into_iter().zip(of_nodes) {
             let name = base.name.clone();
             let previous = old.remove(&name);
             let same = previous.as_ref().is_some_and(|n| *n.spec.base == base && n.spec.groups == programs);
@@ -422,8 +418,4 @@ fn set_thresholds(spec: &mut NodeSpec, ports: Vec<(PortIndex, Option<PortThresho
             port.thresholds = thresholds;
         }
     }
-}
-
-fn nodes_of(group: Option<&Group>) -> impl Iterator<Item = NodeIx> {
-    group.into_iter().flat_map(Group::nodes)
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A change of one group: planned, and on its way to be [`Prepared`].
 
-use std::sync::Arc;
-
 use canopy_model::ids::Generation;
-use canopy_model::node_spec::GroupProgram;
 
 use super::bound::{MAX_BEHIND, MAX_FORCED, exceeded, is_far, note};
 use super::change::{Effect, GroupEffect, Prepared};
 use super::multicast::check_ports;
+use super::programs::{Trees, other_programs};
 use super::staging::stage;
 use super::state::State;
 use crate::alloc::Cursors;
@@ -16,6 +14,7 @@ use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::metadata::{BRANCHES, METRICS_LABEL};
 use crate::plan::{Intent, Planned, Way, plan_group};
+use crate::program::TreePrograms;
 use crate::record::{GroupRecord, Record, TreeRecord};
 use crate::resource::{Behind, Group, GroupState, Step};
 
@@ -54,7 +53,7 @@ impl GroupChange {
     pub(super) fn prepare(mut self, state: &State) -> Result<Prepared, DomainError> {
         note(state, &mut self.group);
         let planned = plan(state, &mut self.group)?;
-        if let (GroupState::Infeasible(reason), true) = (&planned.0, self.is_live(state)) {
+        if let (GroupState::Infeasible(reason), true) = (&planned, self.is_live(state)) {
             let detail = format!("{reason}; this would stop the receivers that get data: try again then");
             return Err(DomainError::InUse { kind: "group", name: self.group.metadata.name, detail });
         }
@@ -86,7 +85,7 @@ impl GroupChange {
         note(state, &mut self.group);
         match plan(state, &mut self.group) {
             Ok(planned)
-                if matches!(planned.0, GroupState::Live(_)) && self.exceeded(state, &planned, MAX_FORCED).is_none() =>
+                if matches!(planned, GroupState::Live(_)) && self.exceeded(state, &planned, MAX_FORCED).is_none() =>
             {
                 self.prepare_with(state, Ok(planned))
             }
@@ -95,11 +94,11 @@ impl GroupChange {
     }
 
     /// What becomes of the plan, where a node may be too far behind; `before`: the group before it was planned.
-    fn without_waiting(&mut self, state: &State, planned: Settled, before: Group) -> Result<Settled, String> {
+    fn without_waiting(&mut self, state: &State, planned: GroupState, before: Group) -> Result<GroupState, String> {
         if self.exceeded(state, &planned, MAX_BEHIND).is_none() {
             return Ok(planned);
         }
-        let moves = self.group.moved.max(planned.0.moved(0)) > before.moved;
+        let moves = self.group.moved.max(planned.moved(0)) > before.moved;
         if let Some(old) = state.groups.get(&before.metadata.name).filter(|_| !moves) {
             // Without the receiver that leaves every program means less than before: that needs no epoch of its own.
             self.group = Group { epoch: old.epoch, ..before };
@@ -109,19 +108,19 @@ impl GroupChange {
     }
 
     /// Why the tree cannot come into force, if a node of it could be more than `most` epochs behind.
-    fn exceeded(&self, state: &State, (settled, _): &Settled, most: u32) -> Option<String> {
-        let (old, GroupState::Live(plan)) = (state.groups.get(&self.group.metadata.name)?, settled) else {
+    fn exceeded(&self, state: &State, planned: &GroupState, most: u32) -> Option<String> {
+        let (old, GroupState::Live(plan)) = (state.groups.get(&self.group.metadata.name)?, planned) else {
             return None;
         };
         let network = state.network().filter(|_| self.group.epoch > old.epoch)?;
         exceeded(state, &self.group, self.group.epoch, plan.tree.nodes.iter().map(|t| network.name(t.node)), most)
     }
 
-    fn prepare_with(mut self, state: &State, planned: Result<Settled, String>) -> Prepared {
+    fn prepare_with(mut self, state: &State, planned: Result<GroupState, String>) -> Prepared {
         let group = &mut self.group;
-        let (group_state, programs) = planned.unwrap_or_else(|reason| {
+        let group_state = planned.unwrap_or_else(|reason| {
             group.behind = None;
-            (GroupState::Infeasible(reason), Vec::new())
+            GroupState::Infeasible(reason)
         });
         group.moved = group.moved.max(group_state.moved(group.epoch));
         if let (GroupState::Infeasible(_), Some(old)) = (&group_state, old_with_tree(state, &group.metadata.name)) {
@@ -158,6 +157,10 @@ impl GroupChange {
         self.writes.push(Write::Put(Record::Group(Box::new(record))));
         let name = self.group.metadata.name.clone();
         let cursors = self.cursors;
+        let old = state.groups.get(&name).map(Trees::of_group).unwrap_or_default();
+        let new = Trees::of_group(&self.group);
+        let programs = state.network().map(|network| other_programs(old, new, network, &state.addresses));
+        let programs = programs.unwrap_or_default();
         let effect = Effect::Group(Box::new(GroupEffect { name, group: Some(self.group), programs, cursors }));
         Prepared::change(state, self.outcome, self.generation, self.writes, self.cursors, effect)
     }
@@ -168,15 +171,12 @@ fn old_with_tree<'a>(state: &'a State, name: &str) -> Option<&'a Group> {
     state.groups.get(name).filter(|old| old.plan().is_some())
 }
 
-/// A group's state and programs after planning.
-pub(super) type Settled = (GroupState, Vec<GroupProgram>);
-
 /// Plans `group` as it is now. One that is behind keeps its tree, and if it moves the next tree beside it (decisions 3.14); where the two
 /// do not go together any longer it moves at once, in an epoch of its own.
 ///
 /// # Errors
 /// Those of [`plan_group`], and a node with too few multicast interfaces.
-pub(super) fn plan(state: &State, group: &mut Group) -> Result<Settled, DomainError> {
+pub(super) fn plan(state: &State, group: &mut Group) -> Result<GroupState, DomainError> {
     if let Some(behind) = group.behind.clone() {
         if let Some((settled, step)) = plan_behind(state, group, behind.step)? {
             group.behind = step.map(|step| Behind { step });
@@ -208,28 +208,30 @@ pub(super) fn is_back(group: &Group, planned: &Planned) -> bool {
     matches!((&group.state, planned), (GroupState::Infeasible(_), Planned::Live(..)))
 }
 
-/// The plan of a group that was behind, and its step; no step if its tree is the wanted one by now, `None` if it cannot stay behind.
-fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(Settled, Option<Step>)>, DomainError> {
+/// The state of a group that was behind, and its step; no step if its tree is the wanted one by now, `None` if it cannot stay behind.
+fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(GroupState, Option<Step>)>, DomainError> {
     let (Some(network), Some(plan)) = (state.network(), group.plan()) else { return Ok(None) };
     let kept = plan.tree.uplinks(network);
     let wanted = changed(state, group);
     let present = plan_group(state.common(), Some(network), Intent { way: Way::Ports(&kept), ..wanted });
-    let Ok(Planned::Live(plan, programs)) = present else { return Ok(None) };
+    let Ok(Planned::Live(plan)) = present else { return Ok(None) };
+    let programs = TreePrograms { addresses: &state.addresses, network, plan: &plan };
     let next = plan_group(state.common(), Some(network), Intent { before: None, ..wanted });
     if matches!(step, Step::GivenUp(_)) {
         let is_there =
-            matches!(&next, Ok(Planned::Live(next, wanted)) if next.tree == plan.tree && *wanted == programs);
-        return Ok(Some(((GroupState::Live(Arc::new(plan)), programs), Some(step).filter(|_| !is_there))));
+            matches!(&next, Ok(Planned::Live(next)) if programs.are_same(&TreePrograms { plan: next, ..programs }));
+        return Ok(Some((GroupState::Live(plan), Some(step).filter(|_| !is_there))));
     }
     let since = group.making().map_or(state.revision + 1, |making| making.since);
-    let (step, programs) = match next? {
-        Planned::NoWay(reason) => (Some(Step::NoWay(reason)), programs),
-        next => match stage(network, group, since, (&plan, programs), &next) {
-            Some(staged) => staged,
+    let step = match next? {
+        Planned::NoWay(reason) => Some(Step::NoWay(reason)),
+        Planned::Live(next) => match stage(group, since, programs, &next) {
+            Some(step) => step,
             None => return Ok(None),
         },
+        Planned::Waiting(_) | Planned::Failed(_) => return Ok(None),
     };
-    Ok(Some(((GroupState::Live(Arc::new(plan)), programs), step)))
+    Ok(Some((GroupState::Live(plan), step)))
 }
 
 /// `group`, which is about to change, as input of the planner.
@@ -251,7 +253,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         before: group.plan(),
         moved: group.moved,
         displaced: group.displaced,
-        epochs: group.plan().map(|plan| &*plan.epochs),
+        epochs: group.plan().map(|plan| &plan.epochs),
         way: Way::Paths,
         open: group.is_open(),
         held: group.is_held(),
@@ -261,13 +263,13 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
     }
 }
 
-/// The state and programs of a plan.
-pub(super) fn settle(planned: Planned) -> Settled {
+/// The state that a plan gives a group.
+pub(super) fn settle(planned: Planned) -> GroupState {
     match planned {
-        Planned::Waiting(reason) => (GroupState::Waiting(reason), Vec::new()),
-        Planned::Failed(reason) => (GroupState::Failed(reason), Vec::new()),
-        Planned::NoWay(reason) => (GroupState::Infeasible(reason), Vec::new()),
-        Planned::Live(plan, programs) => (GroupState::Live(Arc::new(plan)), programs),
+        Planned::Waiting(reason) => GroupState::Waiting(reason),
+        Planned::Failed(reason) => GroupState::Failed(reason),
+        Planned::NoWay(reason) => GroupState::Infeasible(reason),
+        Planned::Live(plan) => GroupState::Live(plan),
     }
 }
 

@@ -151,8 +151,8 @@ impl GroupCommands<'_> {
             return Ok(change.prepare_if_live(self.0));
         }
         let is_given_up = old.behind.as_ref().is_some_and(|b| matches!(b.step, Step::GivenUp(_)));
-        let making =
-            Making { since: self.0.revision + 1, added: Vec::new(), leaving: Default::default(), next: Vec::new() };
+        let since = self.0.revision + 1;
+        let making = Making { since, added: Vec::new(), leaving: Default::default(), next: Vec::new(), plan: None };
         self.take_step(old, is_given_up.then_some(Step::Making(making)))
     }
 

@@ -94,6 +94,7 @@ mod node_views;
 mod out_of_service;
 mod paging;
 mod path_views;
+mod programs;
 mod queries;
 mod recorded_rtts;
 mod replan;

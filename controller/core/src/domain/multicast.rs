@@ -10,18 +10,22 @@ use super::change::Replan;
 use super::state::State;
 use crate::error::DomainError;
 use crate::plan::Planned;
-use crate::resource::GroupState;
+use crate::program::TreePrograms;
 use crate::topology::{Network, NodeIx};
 
 /// Refuses a plan with which a node would need more multicast interfaces than Linux has, counting all groups.
 pub(super) fn check_ports(state: &State, planned: &Planned) -> Result<(), DomainError> {
-    let Planned::Live(plan, programs) = planned else { return Ok(()) };
-    for (t, program) in plan.tree.nodes.iter().zip(programs) {
-        let Some(node) = state.nodes.get(t.node).filter(|_| program.multicast.is_some()) else { continue };
+    let (Planned::Live(plan), Some(network)) = (planned, state.network()) else { return Ok(()) };
+    if plan.content.common.multicast.is_none() {
+        return Ok(());
+    }
+    for (at, t) in plan.tree.nodes.iter().enumerate() {
+        let Some(node) = state.nodes.get(t.node) else { continue };
         // A node with few ports cannot run out of interfaces, however many groups there are.
         if node.spec.base.ports.len() > MAX_MULTICAST_PORTS {
+            let program = TreePrograms { addresses: &state.addresses, network, plan }.at(at);
             let others = node.spec.groups.iter().filter(|(id, _)| **id != program.group_id).map(|(_, p)| p);
-            check(&node.spec.base.name, program.group_id, others.chain([program]))?;
+            check(&node.spec.base.name, program.group_id, others.chain([&program]))?;
         }
     }
     Ok(())
@@ -30,10 +34,9 @@ pub(super) fn check_ports(state: &State, planned: &Planned) -> Result<(), Domain
 /// The same check for all groups over another topology.
 pub(super) fn check_all(network: &Network, replans: &[Replan]) -> Result<(), DomainError> {
     let mut at: BTreeMap<NodeIx, Vec<&GroupProgram>> = BTreeMap::new();
-    for replan in replans {
-        let GroupState::Live(plan) = &replan.state else { continue };
-        for (t, program) in plan.tree.nodes.iter().zip(&replan.programs).filter(|(_, p)| p.multicast.is_some()) {
-            at.entry(t.node).or_default().push(program);
+    for (node, program) in replans.iter().flat_map(|replan| &replan.programs) {
+        if program.multicast.is_some() {
+            at.entry(*node).or_default().push(program);
         }
     }
     for (node, programs) in at {

@@ -5,22 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopy_model::ids::GroupId;
-use canopy_model::node_spec::GroupProgram;
-use canopy_model::topology::Endpoint;
 
 use super::bound::{MAX_BEHIND, MAX_FORCED, exceeded};
 use super::change::Replan;
 use super::group_change::{intent, is_back, settle};
+use super::programs::{Trees, other_programs, programs};
 use super::staging::stage;
 use super::state::State;
 use super::unrecorded::Unrecorded;
 use crate::epochs::Epochs;
 use crate::error::DomainError;
 use crate::plan::{GroupPlan, Intent, Planned, Way, plan_group};
+use crate::program::TreePrograms;
 use crate::record::TreeRecord;
 use crate::resource::{Behind, Group, GroupState, Step};
 use crate::topology::Network;
-use crate::tree::TreeNode;
 
 /// The tree that was in force when a controller ended.
 pub(super) enum InForce {
@@ -42,26 +41,27 @@ impl<'a> Replanner<'a> {
         Self { state, network, recorded: BTreeMap::new() }
     }
 
-    /// Plans every group that has members. A group whose programs do not change keeps its epoch.
+    /// Plans every group that has members, with the programs of all their nodes. A group whose programs do not change keeps its epoch.
     /// `on_error` turns a group's planning error into the reason of its infeasibility, or refuses.
     pub(super) fn all(
         &self,
         on_error: impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
     ) -> Result<Vec<Replan>, DomainError> {
-        self.state.groups.with_members().map(|(name, group)| self.one(name, group, &on_error)).collect()
+        self.state.groups.with_members().map(|(name, group)| self.one(name, group, true, &on_error)).collect()
     }
 
-    /// The same of these groups alone, in name order; a planning error is the reason of a group's infeasibility.
+    /// Plans these groups, of the same topology, with the programs that may change, in name order; a planning error is the reason of a group's infeasibility.
     pub(super) fn some(&self, ids: &BTreeSet<GroupId>) -> Result<Vec<Replan>, DomainError> {
         let groups = ids.iter().filter_map(|id| self.state.groups.by_id(*id)).filter(|group| !group.members.is_empty());
         let by_name: BTreeMap<&String, &Group> = groups.map(|group| (&group.metadata.name, group)).collect();
-        by_name.into_iter().map(|(name, group)| self.one(name, group, &|_, _, e| Ok(e.to_string()))).collect()
+        by_name.into_iter().map(|(name, group)| self.one(name, group, false, &|_, _, e| Ok(e.to_string()))).collect()
     }
 
     fn one(
         &self,
         name: &str,
         group: &Group,
+        all: bool,
         on_error: &impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
     ) -> Result<Replan, DomainError> {
         let (state, network) = (self.state, self.network);
@@ -74,8 +74,9 @@ impl<'a> Replanner<'a> {
         let mut planned = plan(known)?;
         let moved = self.moves(name, group, planned.as_ref().ok());
         let next = planned.as_ref().ok().filter(|_| moved);
-        if let Some(made) = next.and_then(|next| self.in_two_steps(name, known, group, next)) {
-            return Ok(made);
+        if let Some((plan, behind)) = next.and_then(|next| self.in_two_steps(name, known, group, next)) {
+            let state = GroupState::Live(plan);
+            return Ok(self.replan(group, all, (group.epoch, group.displaced), state, behind));
         }
         let epoch = group.epoch + u32::from(moved);
         let mut displaced = group.displaced;
@@ -90,9 +91,9 @@ impl<'a> Replanner<'a> {
         if let (Some(_), Ok(Planned::NoWay(reason))) = (group.plan(), &planned) {
             planned = Err(on_error(name, group, in_use(reason.clone()))?);
         }
-        if let (true, Ok(Planned::Live(tree, _))) = (moved, &planned) {
+        if let (true, Ok(Planned::Live(plan))) = (moved, &planned) {
             let exceeds = |most| {
-                let nodes = tree.tree.nodes.iter().map(|t| network.name(t.node));
+                let nodes = plan.tree.nodes.iter().map(|t| network.name(t.node));
                 exceeded(state, group, epoch, nodes, most)
             };
             if let Some(detail) = exceeds(MAX_BEHIND) {
@@ -100,12 +101,28 @@ impl<'a> Replanner<'a> {
                 planned = exceeds(MAX_FORCED).map_or(planned, Err);
             }
         }
-        let (state, programs) =
-            planned.map(settle).unwrap_or_else(|reason| (GroupState::Infeasible(reason), Vec::new()));
+        let state = planned.map(settle).unwrap_or_else(GroupState::Infeasible);
         if moved && matches!(state, GroupState::Infeasible(_)) {
             displaced = epoch;
         }
-        Ok(Replan { name: name.to_owned(), epoch, displaced, state, behind: None, programs })
+        Ok(self.replan(group, all, (epoch, displaced), state, None))
+    }
+
+    fn replan(
+        &self,
+        group: &Group,
+        all: bool,
+        (epoch, displaced): (u32, u32),
+        state: GroupState,
+        behind: Option<Behind>,
+    ) -> Replan {
+        let (network, addresses) = (self.network, &self.state.addresses);
+        let trees = Trees::of(&state, behind.as_ref());
+        let programs = match all {
+            true => programs(trees, network, addresses),
+            false => other_programs(Trees::of_group(group), trees, network, addresses),
+        };
+        Replan { name: group.metadata.name.clone(), epoch, displaced, state, behind, programs }
     }
 
     /// Whether each member is where it was: at the same node, with the same address.
@@ -137,85 +154,76 @@ impl<'a> Replanner<'a> {
     /// Whether the group's tree in force is not the planned one.
     fn moves(&self, name: &str, group: &Group, planned: Option<&Planned>) -> bool {
         let recorded = self.recorded.get(name);
-        let Some(Planned::Live(plan, programs)) = planned else {
+        let Some(Planned::Live(plan)) = planned else {
             return group.plan().is_some() || recorded.is_some();
         };
         match recorded {
             Some(InForce::Tree(tree)) => plan.tree.uplinks(self.network) != tree.uplinks,
             Some(InForce::Digest(digest)) => plan.tree.digest(self.network) != *digest,
             None if group.plan().is_none() => planned.is_some_and(|planned| is_back(group, planned)),
-            None => group.behind.is_some() || Some(named(self.network, plan, programs)) != self.installed(group),
+            None => group.behind.is_some() || !self.is_installed(group, plan),
         }
     }
 
     /// The first step of the group's move to `next`; `None` if it must move at once.
-    fn in_two_steps(&self, name: &str, known: Intent<'_>, group: &Group, next: &Planned) -> Option<Replan> {
-        let (plan, present) = self.in_force(name, known, group)?;
-        let (step, programs) = match next {
-            Planned::NoWay(reason) => (Some(Step::NoWay(reason.clone())), present),
-            Planned::Live(..) => stage(self.network, group, self.state.revision + 1, (&plan, present), next)?,
+    fn in_two_steps(
+        &self,
+        name: &str,
+        known: Intent<'_>,
+        group: &Group,
+        next: &Planned,
+    ) -> Option<(Arc<GroupPlan>, Option<Behind>)> {
+        let plan = self.in_force(name, known, group)?;
+        let step = match next {
+            Planned::NoWay(reason) => Some(Step::NoWay(reason.clone())),
+            Planned::Live(next) => stage(group, self.state.revision + 1, self.programs(&plan), next)?,
             Planned::Waiting(_) | Planned::Failed(_) => return None,
         };
-        let behind = step.map(|step| Behind { step });
-        Some(Replan {
-            name: name.to_owned(),
-            epoch: group.epoch,
-            displaced: group.displaced,
-            state: GroupState::Live(Arc::new(plan)),
-            behind,
-            programs,
-        })
+        Some((plan, step.map(|step| Behind { step })))
     }
 
     /// The tree in force, as the network has it now: nodes and ports may have been renumbered, links have another MTU. `None` if it is
     /// not the same any longer.
-    fn in_force(&self, name: &str, known: Intent<'_>, group: &Group) -> Option<(GroupPlan, Vec<GroupProgram>)> {
+    fn in_force(&self, name: &str, known: Intent<'_>, group: &Group) -> Option<Arc<GroupPlan>> {
         match self.recorded.get(name) {
-            Some(InForce::Tree(tree)) => return self.kept(self.network, known, &tree.uplinks),
+            Some(InForce::Tree(tree)) => return self.over(self.network, known, Way::Ports(&tree.uplinks)),
             Some(InForce::Digest(digest)) => {
                 let earlier = self.over(self.network, known, Way::EarlierPaths)?;
-                return Some(earlier).filter(|(plan, _)| plan.tree.digest(self.network) == *digest);
+                return Some(earlier).filter(|plan| plan.tree.digest(self.network) == *digest);
             }
             None => {}
         }
         let old = &*self.state.topology.as_ref()?.network;
         let uplinks = group.plan()?.tree.uplinks(old);
-        let (plan, programs) = self.kept(self.network, known, &uplinks)?;
+        let plan = self.over(self.network, known, Way::Ports(&uplinks))?;
         let is_same = match &group.behind {
-            None => self.installed(group)? == named(self.network, &plan, &programs),
+            None => self.is_installed(group, &plan),
             Some(_) => {
-                let (old_plan, old_programs) = self.kept(old, known, &uplinks)?;
-                named(old, &old_plan, &old_programs) == named(self.network, &plan, &programs)
+                let before = self.over(old, known, Way::Ports(&uplinks))?;
+                self.programs(&plan).are_same(&TreePrograms { network: old, plan: &before, ..self.programs(&plan) })
             }
         };
-        is_same.then_some((plan, programs))
-    }
-
-    /// The group's plan over these ports, if there is a tree.
-    fn kept(
-        &self,
-        network: &Network,
-        known: Intent<'_>,
-        uplinks: &[Endpoint],
-    ) -> Option<(GroupPlan, Vec<GroupProgram>)> {
-        self.over(network, known, Way::Ports(uplinks))
+        is_same.then_some(plan)
     }
 
     /// The group's plan over such a way, if there is a tree.
-    fn over(&self, network: &Network, known: Intent<'_>, way: Way<'_>) -> Option<(GroupPlan, Vec<GroupProgram>)> {
+    fn over(&self, network: &Network, known: Intent<'_>, way: Way<'_>) -> Option<Arc<GroupPlan>> {
         match plan_group(self.state.common(), Some(network), Intent { way, ..known }) {
-            Ok(Planned::Live(plan, programs)) => Some((plan, programs)),
+            Ok(Planned::Live(plan)) => Some(plan),
             _ => None,
         }
     }
 
-    /// The programs of the group's tree in the nodes' present specs, as [`named`] has them.
-    fn installed(&self, group: &Group) -> Option<Vec<(&str, &GroupProgram)>> {
-        let at = |t: &TreeNode| {
-            let spec = &self.state.nodes[t.node].spec;
-            Some((spec.base.name.as_str(), spec.groups.get(&group.allocation.group_id)?))
-        };
-        group.plan()?.tree.nodes.iter().map(at).collect()
+    /// Whether nodes have the programs of this plan of the group, which is not behind, by their names.
+    fn is_installed(&self, group: &Group, plan: &GroupPlan) -> bool {
+        let before = self.state.network().zip(group.plan());
+        before.is_some_and(|(network, before)| {
+            self.programs(plan).are_same(&TreePrograms { network, plan: before, ..self.programs(plan) })
+        })
+    }
+
+    fn programs<'b>(&'b self, plan: &'b GroupPlan) -> TreePrograms<'b> {
+        TreePrograms { addresses: &self.state.addresses, network: self.network, plan }
     }
 
     /// What groups' own records do not have once `replans`, of all groups, are applied.
@@ -272,9 +280,4 @@ impl<'a> Replanner<'a> {
             }
         }
     }
-}
-
-/// The programs of a plan over `network`, each with its node's name, in the tree's order.
-fn named<'a>(network: &'a Network, plan: &GroupPlan, programs: &'a [GroupProgram]) -> Vec<(&'a str, &'a GroupProgram)> {
-    plan.tree.nodes.iter().map(|t| network.name(t.node)).zip(programs).collect()
 }

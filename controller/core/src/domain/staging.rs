@@ -7,15 +7,16 @@
 //! again. A restarted controller finds the tree in force in the records, and continues.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use canopy_model::group::Replication;
-use canopy_model::node_spec::{BranchKind, GroupProgram};
 
 use super::state::State;
-use crate::plan::{GroupPlan, Planned};
+use crate::plan::GroupPlan;
+use crate::program::TreePrograms;
 use crate::resource::{Group, Making, Step};
 use crate::status::lacking;
-use crate::topology::{Network, NodeIx};
+use crate::topology::NodeIx;
 use crate::tree::Tree;
 
 /// Most copies of a packet that a node receives while two trees are in force; beyond that, the move costs more than it
@@ -31,50 +32,41 @@ pub struct Move {
     pub is_made: bool,
 }
 
-/// The first step of a move from the plan in force to `next`, with the programs in the order of [`Group::nodes`]; no step if there is
-/// nothing to move. `None` if the group must move at once, because the tree in force is broken or the two do not go together. It is begun at
-/// revision `since`, unless it is under way already.
+/// The first step of a move of `group` from the plan in force to `next`; no step if there is nothing to move. `None` if the group must move
+/// at once, because the tree in force is broken or the two do not go together. It is begun at revision `since`, unless it is under way
+/// already.
 pub(super) fn stage(
-    network: &Network,
     group: &Group,
     since: u64,
-    (present, mut programs): (&GroupPlan, Vec<GroupProgram>),
-    next: &Planned,
-) -> Option<(Option<Step>, Vec<GroupProgram>)> {
-    let Planned::Live(next, next_programs) = next else { return None };
-    if next.tree == present.tree && programs == *next_programs {
-        return Some((None, programs));
+    present: TreePrograms<'_>,
+    next: &Arc<GroupPlan>,
+) -> Option<Option<Step>> {
+    let (network, plan) = (present.network, present.plan);
+    if present.are_same(&TreePrograms { plan: next, ..present }) {
+        return Some(None);
     }
-    let is_whole = present.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
-    let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
-        && next.encoding.provisioned_edges == present.encoding.provisioned_edges;
+    let is_whole = plan.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
+    let same_lists = [true, false].into_iter().all(|in_band| next.edges(in_band).eq(plan.edges(in_band)));
     // The kernel's multicast route accepts packets from one port only.
     let by_kernel = group.spec.replication == Replication::Multicast;
-    if by_kernel || !is_whole || !same_lists || most_copies(&present.tree, &next.tree)? > MAX_COPIES {
+    if by_kernel || !is_whole || !same_lists || most_copies(&plan.tree, &next.tree)? > MAX_COPIES {
         return None;
     }
     let uplinks = next.tree.uplinks(network);
     let since = match group.behind.as_ref().map(|behind| &behind.step) {
         // What changed elsewhere gives no node more time, nor another try.
-        Some(step @ Step::GivenUp(given_up)) if given_up.next == uplinks => {
-            return Some((Some(step.clone()), programs));
-        }
+        Some(step @ Step::GivenUp(given_up)) if given_up.next == uplinks => return Some(Some(step.clone())),
         Some(Step::Making(making)) if making.next == uplinks => making.since,
         _ => since,
     };
-    let at: BTreeMap<NodeIx, usize> = present.tree.nodes.iter().enumerate().map(|(at, t)| (t.node, at)).collect();
-    let (mut added, mut leaving) = (Vec::new(), at.keys().copied().collect::<BTreeSet<_>>());
-    for (t, program) in next.tree.nodes.iter().zip(next_programs) {
-        match at.get(&t.node) {
-            Some(&at) => stage_next_to(&mut programs[at], program),
-            None => {
-                added.push(t.node);
-                programs.push(staged(program.clone()));
-            }
-        }
-        leaving.remove(&t.node);
-    }
-    Some((Some(Step::Making(Making { since, added, leaving, next: uplinks })), programs))
+    let (present, next_nodes) = (nodes(&plan.tree), nodes(&next.tree));
+    let added = next.tree.nodes.iter().map(|t| t.node).filter(|node| !present.contains(node)).collect();
+    let leaving = present.difference(&next_nodes).copied().collect();
+    Some(Some(Step::Making(Making { since, added, leaving, next: uplinks, plan: Some(Arc::clone(next)) })))
+}
+
+fn nodes(tree: &Tree) -> BTreeSet<NodeIx> {
+    tree.nodes.iter().map(|t| t.node).collect()
 }
 
 /// See [`super::Domain::moving`].
@@ -115,26 +107,4 @@ fn most_copies(a: &Tree, b: &Tree) -> Option<u32> {
         }
     }
     (counted.len() == waits.len() + 1).then_some(most)
-}
-
-/// Adds what `new` has and the present program lacks: the future children as staged branches, and the port of the
-/// future parent.
-fn stage_next_to(present: &mut GroupProgram, new: &GroupProgram) {
-    let is_there = |address| present.branches.iter().any(|b| b.address == address);
-    let more: Vec<_> = new.branches.iter().filter(|b| !is_there(b.address)).cloned().collect();
-    present.branches.extend(more.into_iter().map(|mut b| {
-        b.standby = true;
-        b
-    }));
-    present.replication_sid = present.replication_sid.or(new.replication_sid);
-    present.alternate_upstream = Some(new.upstream.port).filter(|port| *port != present.upstream.port);
-}
-
-/// The program of a node that is not in the present tree: all its children still send their feedback to their old
-/// parents.
-fn staged(mut program: GroupProgram) -> GroupProgram {
-    for b in program.branches.iter_mut().filter(|b| matches!(b.kind, BranchKind::Node { .. })) {
-        b.standby = true;
-    }
-    program
 }

@@ -128,7 +128,7 @@ impl Views<'_> {
                 receivers: group.receivers() as u32,
                 probing: group.probing().map(|m| m.spec.host.clone()).collect(),
                 evicted: group.evicted.clone(),
-                encoding: group.plan().map(|p| p.encoding.clone()),
+                encoding: group.plan().zip(self.0.network()).map(|(plan, network)| plan.encoding_report(network)),
                 tree: self.tree_view(group).unwrap_or_default(),
                 nodes: AtNode::all(group, &self.0.nodes).map(AtNode::progress).collect(),
             },
@@ -199,7 +199,7 @@ impl Views<'_> {
         let edge = network.name(at.node);
         let in_tree = member.spec.role == Role::Receiver && group.takes_part(member);
         let encoding = group.plan().filter(|_| in_tree).map(|p| {
-            let provisioned = p.encoding.provisioned_edges.iter().any(|e| e == edge);
+            let provisioned = p.edges(false).any(|edge| edge == at.node);
             if provisioned { EncodingMode::Provisioned } else { EncodingMode::InBand }
         });
         Some(MemberView {

@@ -11,8 +11,10 @@ use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, NodeSpec, Peer};
 use proptest::prelude::*;
 
 use super::*;
+use crate::content::Joined;
 use crate::domain::NameFilter;
-use crate::receivers_by_edge::Joined;
+use crate::domain::programs::{Trees, programs};
+use crate::receivers_by_edge::{ReceiversByEdge, TreeEdge};
 use crate::testing::{host, link, random_graph};
 
 const GROUPS: usize = 3;
@@ -296,14 +298,15 @@ impl Covered {
                 let at = w.domain.state.nodes.iter().find(|n| n.spec.base.node_id == node).unwrap();
                 at.spec.groups.get(&id).unwrap()
             };
-            let child = |((parent, child), behind): (&(NodeId, NodeId), &Vec<Joined>)| {
-                let address = w.domain.state.addresses.node_address(*child);
-                let of = program(*parent);
+            let child = |((parent, child), behind): (TreeEdge, &[Joined])| {
+                let address = w.domain.state.addresses.node_address(child);
+                let of = program(parent);
                 let since = of.branches.iter().find(|b| b.address == address).unwrap().since;
-                let (stamp, counted) = (program(*child).epoch, (since, of.epoch));
-                ((*parent, *child), Child { stamp, counted, behind: behind.iter().copied().collect() })
+                let (stamp, counted) = (program(child).epoch, (since, of.epoch));
+                ((parent, child), Child { stamp, counted, behind: behind.iter().copied().collect() })
             };
-            let now: BTreeMap<_, _> = plan.receivers_by_edge.iter().map(child).collect();
+            let behind = ReceiversByEdge::of(w.domain.state.network().unwrap(), &plan.tree, &plan.content);
+            let now: BTreeMap<_, _> = behind.iter().map(child).collect();
             let present: BTreeSet<Joined> = now.values().flat_map(|child| child.behind.iter().copied()).collect();
             for (edge, child) in &now {
                 let (since, epoch) = child.counted;
@@ -428,6 +431,7 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
                 }
             }
         }
+        check_programs(&w.domain)?;
         for (name, g) in w.domain.state.groups.iter() {
             if let Some((id, epoch)) = epochs.get(name) {
                 prop_assert!(*id != g.allocation.group_id || g.epoch >= *epoch);
@@ -468,6 +472,22 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
         check_traffic(&w.domain, &name);
     }
     check_restart(&w)
+}
+
+/// Every node has the programs that the groups' trees give it, and no others: what a change left as it was, is what it was to be.
+fn check_programs(d: &Domain) -> Result<(), TestCaseError> {
+    let Some(network) = d.state.network() else { return Ok(()) };
+    let mut wanted = vec![BTreeMap::new(); network.len()];
+    for (_, g) in d.state.groups.iter() {
+        for (node, program) in programs(Trees::of_group(g), network, &d.state.addresses) {
+            wanted[node].insert(g.allocation.group_id, program);
+        }
+    }
+    for (node, wanted) in d.state.nodes.iter().zip(wanted) {
+        let has: BTreeMap<_, _> = node.spec.groups.iter().map(|(id, p)| (*id, p.clone())).collect();
+        prop_assert_eq!(has, wanted, "{}", node.spec.base.name);
+    }
+    Ok(())
 }
 
 /// While both trees are in force every node gets a bounded number of copies; feedback follows the present tree, and a
