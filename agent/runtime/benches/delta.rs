@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use canopy_agent_runtime::ledger::Ledger;
-use canopy_control::{Accepted, HeldSpec, apply_update, delta_response};
+use canopy_control::{Accepted, HeldSpec, SentSpec, apply_update};
 use canopy_datapath::testbed::{Shape, Testbed};
 
 const SIZES: [u32; 2] = [10, 4_000];
@@ -38,9 +38,8 @@ impl Node {
         next.generation += 1;
         let id = *next.groups.keys().next().expect("a group");
         next.groups.get_mut(&id).expect("a group").epoch += 1;
-        let mut items = self.held.items().clone();
-        items.advance(self.held.spec(), &next);
-        let delta = delta_response((next.term, next.generation), self.held.items(), &items);
+        let mut sent = SentSpec::new(Arc::new(self.held.spec().clone()));
+        let delta = sent.advance(Arc::new(next)).expect("one program is shorter than a page");
 
         let start = Instant::now();
         let accepted = apply_update(Some(&self.held), &mut None, delta);

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use canopy_control::items::MAX_PAGE_OCTETS;
 use canopy_control::pb::{WatchRequest, WatchResponse};
-use canopy_control::{Items, Position, delta_response, page_response};
+use canopy_control::{Position, SentSpec};
 use canopy_model::capture::CaptureOrder;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId};
@@ -48,31 +47,29 @@ impl Known {
     }
 }
 
-/// A node's spec and its encoded items.
-pub(crate) struct Content {
-    spec: Arc<NodeSpec>,
-    items: Items,
-}
+/// What a node was sent.
+pub(crate) struct Content(SentSpec);
 
 impl Content {
-    /// Encoding a large spec takes long: off the async threads.
-    pub(crate) async fn encode(spec: Arc<NodeSpec>) -> Result<Self, JoinError> {
-        tokio::task::spawn_blocking(move || Self { items: Items::encode(&spec), spec }).await
+    /// Hashing a large spec takes long: off the async threads.
+    pub(crate) async fn of(spec: Arc<NodeSpec>) -> Result<Self, JoinError> {
+        tokio::task::spawn_blocking(move || Self(SentSpec::new(spec))).await
     }
 
     /// Term, generation and digest.
     pub(crate) fn name(&self) -> (u64, Generation, SpecDigest) {
-        (self.spec.term, self.spec.generation, self.items.digest())
+        self.0.name()
     }
 
     /// The empty delta for a node that holds this content, whatever it calls it; else the snapshot, or the rest of one that broke
-    /// off.
-    pub(crate) fn first_responses(&self, known: &Known) -> Vec<WatchResponse> {
-        if known.digest == self.items.digest() {
-            return vec![self.confirmation()];
-        }
-        let here = |(digest, position): &(SpecDigest, Position)| (*digest == self.items.digest()).then_some(*position);
-        self.snapshot(known.resume.as_ref().and_then(here).unwrap_or_default())
+    /// off, of which each page is made when it is sent.
+    pub(crate) fn first_responses(&self, known: &Known) -> impl Iterator<Item = WatchResponse> + Send {
+        let (_, _, digest) = self.name();
+        let is_known = known.digest == digest;
+        let here = |(of, position): &(SpecDigest, Position)| (*of == digest).then_some(*position);
+        let position = known.resume.as_ref().and_then(here).unwrap_or_default();
+        let pages = (!is_known).then(|| self.0.snapshot(position));
+        is_known.then(|| self.confirmation()).into_iter().chain(pages.into_iter().flatten())
     }
 
     /// The empty delta with a packet to capture: a node that does not know captures takes it as a confirmation.
@@ -91,23 +88,17 @@ impl Content {
     }
 
     fn confirmation(&self) -> WatchResponse {
-        delta_response((self.spec.term, self.spec.generation), &self.items, &self.items)
+        self.0.confirmation()
     }
 
-    /// Advances to `next`; returns the delta or the snapshot that updates a node to it.
-    pub(crate) fn advance(&mut self, next: Arc<NodeSpec>) -> Vec<WatchResponse> {
-        let before = self.items.clone();
-        self.items.advance(&self.spec, &next);
-        self.spec = next;
-        let delta = delta_response((self.spec.term, self.spec.generation), &before, &self.items);
-        if prost::Message::encoded_len(&delta) > MAX_PAGE_OCTETS {
-            return self.snapshot(Position::default());
-        }
-        vec![delta]
+    /// Advances to `next`; returns the delta that updates a node to it, unless it is too long for one message.
+    pub(crate) fn advance(&mut self, next: Arc<NodeSpec>) -> Option<WatchResponse> {
+        self.0.advance(next)
     }
 
-    /// Pages share the octets of the items.
-    fn snapshot(&self, from: Position) -> Vec<WatchResponse> {
-        self.items.pages(from).map(|page| page_response(self.name(), page)).collect()
+    /// What updates a node to the content: this delta, or the snapshot.
+    pub(crate) fn update(&self, delta: Option<WatchResponse>) -> impl Iterator<Item = WatchResponse> + Send {
+        let pages = delta.is_none().then(|| self.0.snapshot(Position::default()));
+        delta.into_iter().chain(pages.into_iter().flatten())
     }
 }

@@ -103,7 +103,7 @@ impl NodeService for Nodes {
             // Dropped with the stream, whether server or agent ends it.
             let _connection = (connection, key);
             let first = specs.borrow_and_update().clone();
-            let Ok(mut content) = Content::encode(first).await else { yield Err(error::stopping()); return; };
+            let Ok(mut content) = Content::of(first).await else { yield Err(error::stopping()); return; };
             let note = |content: &Content| _ = lock(&sent).insert(node.clone(), content.name());
             note(&content);
             // What it has not confirmed goes to it now, also if it waited for the agent.
@@ -137,11 +137,11 @@ impl NodeService for Nodes {
                 let next = specs.borrow_and_update().clone();
                 span.in_scope(|| tracing::debug!(generation = next.generation, "sending a change"));
                 let (before, after) = (content.name().1, next.generation);
-                let responses = content.advance(next);
+                let delta = content.advance(next);
                 note(&content);
                 let trace = controller.sent(&node, before, after);
                 let traceparent = trace.map(|trace| trace.to_string()).unwrap_or_default();
-                for response in responses {
+                for response in content.update(delta) {
                     yield Ok(WatchResponse { minor_version, traceparent: traceparent.clone(), ..response });
                 }
             }

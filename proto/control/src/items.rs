@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node's content as it travels and is stored: encoded items and the digest over them.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::GroupId;
@@ -13,7 +15,7 @@ use crate::digest::{of_base, of_group};
 use crate::pb;
 
 /// Most octets of items in one page of a snapshot, and in a delta before a snapshot is sent in its place.
-pub const MAX_PAGE_OCTETS: usize = 1 << 20;
+pub(crate) const MAX_PAGE_OCTETS: usize = 1 << 20;
 
 /// The encoded items of one node. Clones share their items, and finding what differs between two that have a common origin costs
 /// what differs.
@@ -41,20 +43,6 @@ impl Items {
             items.upsert(*id, pb::GroupProgram::from(program).encode_to_vec().into());
         }
         items
-    }
-
-    /// Goes from the encoding of `from` to that of `to`; encodes and hashes only the items that differ. With a common origin it costs
-    /// what differs.
-    pub fn advance(&mut self, from: &NodeSpec, to: &NodeSpec) {
-        if from.base != to.base {
-            self.set_base(pb::NodeBase::from(&*to.base).encode_to_vec().into());
-        }
-        for (id, program) in to.groups.changed_since(&from.groups) {
-            match program {
-                Some(program) => self.upsert(id, pb::GroupProgram::from(program).encode_to_vec().into()),
-                None => self.remove(id),
-            }
-        }
     }
 
     /// Digest of the content.
@@ -103,7 +91,7 @@ impl Items {
         for change in self.groups.diff(&to.groups) {
             match change {
                 DiffItem::Add(id, octets) | DiffItem::Update { new: (id, octets), .. } => {
-                    delta.upserted_groups.push(item(*id, octets));
+                    delta.upserted_groups.push(item(*id, octets.clone()));
                 }
                 DiffItem::Remove(id, _) => delta.removed_groups.push(id.get()),
             }
@@ -112,13 +100,15 @@ impl Items {
     }
 
     /// The snapshot from `position` on, in pages of at most [`MAX_PAGE_OCTETS`] (a single program may be longer).
-    pub fn pages(&self, position: Position) -> Pages<'_> {
-        Pages { items: self, position, first: position == Position::default(), done: false }
+    pub fn pages(&self, position: Position) -> impl Iterator<Item = pb::SnapshotPage> + Send {
+        let behind = position.after_group.map_or(Bound::Unbounded, Bound::Excluded);
+        let groups = self.groups.range((behind, Bound::Unbounded)).map(|(id, octets)| (*id, octets.clone()));
+        pages(self.base.clone(), groups, position)
     }
 }
 
-fn item(id: GroupId, octets: &Bytes) -> pb::GroupItem {
-    pb::GroupItem { group_id: id.get(), program: octets.clone() }
+pub(crate) fn item(id: GroupId, octets: Bytes) -> pb::GroupItem {
+    pb::GroupItem { group_id: id.get(), program: octets }
 }
 
 /// How far into a snapshot; the default is its beginning.
@@ -130,57 +120,40 @@ pub struct Position {
     pub after_group: Option<GroupId>,
 }
 
-/// The pages of a snapshot.
-#[derive(Debug)]
-pub struct Pages<'a> {
-    items: &'a Items,
+/// The pages of a snapshot from `position` on. `groups`: those behind it, in the order of their identifiers; each is asked for when its page
+/// is made.
+pub(crate) fn pages(
+    base: Bytes,
+    groups: impl Iterator<Item = (GroupId, Bytes)> + Send,
     position: Position,
-    first: bool,
-    done: bool,
-}
-
-impl Iterator for Pages<'_> {
-    type Item = pb::SnapshotPage;
-
-    fn next(&mut self) -> Option<pb::SnapshotPage> {
-        if std::mem::replace(&mut self.done, true) {
+) -> impl Iterator<Item = pb::SnapshotPage> + Send {
+    let mut first = position == Position::default();
+    let mut begin = position.base_octets.min(base.len());
+    let (mut groups, mut done) = (groups.peekable(), false);
+    std::iter::from_fn(move || {
+        if done {
             return None;
         }
-        let Self { items, position, .. } = self;
-        let begin = position.base_octets.min(items.base.len());
-        let end = items.base.len().min(begin + MAX_PAGE_OCTETS);
+        let end = base.len().min(begin + MAX_PAGE_OCTETS);
         let mut page = pb::SnapshotPage {
-            first: std::mem::take(&mut self.first),
-            base: items.base.slice(begin..end),
+            first: std::mem::take(&mut first),
+            base: base.slice(begin..end),
             ..pb::SnapshotPage::default()
         };
-        position.base_octets = end;
         let mut room = MAX_PAGE_OCTETS - (end - begin);
-        if end == items.base.len() {
-            let behind = match position.after_group {
-                Some(id) => std::ops::Bound::Excluded(id),
-                None => std::ops::Bound::Unbounded,
-            };
-            for (id, octets) in items.groups.range((behind, std::ops::Bound::Unbounded)) {
-                if octets.len() > room && !(page.groups.is_empty() && page.base.is_empty()) {
-                    return self.unfinished(page);
-                }
+        begin = end;
+        if end == base.len() {
+            let mut is_empty = page.base.is_empty();
+            while let Some((id, octets)) = groups.next_if(|(_, octets)| octets.len() <= room || is_empty) {
                 room = room.saturating_sub(octets.len());
-                self.position.after_group = Some(*id);
-                page.groups.push(item(*id, octets));
+                page.groups.push(item(id, octets));
+                is_empty = false;
             }
-            page.last = true;
-            return Some(page);
+            page.last = groups.peek().is_none();
+            done = page.last;
         }
-        self.unfinished(page)
-    }
-}
-
-impl Pages<'_> {
-    fn unfinished(&mut self, page: pb::SnapshotPage) -> Option<pb::SnapshotPage> {
-        self.done = false;
         Some(page)
-    }
+    })
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod log_level;
 mod membership;
 mod node_base;
 mod retirement;
+mod sent;
 mod srh_hmac;
 mod status;
 mod telemetry;
@@ -38,6 +39,7 @@ mod testing;
 
 pub use items::{Items, Position};
 pub use membership::phase_from_wire;
+pub use sent::SentSpec;
 pub use staged::Staged;
-pub use update::{Accepted, HeldSpec, MINOR_VERSION, apply_update, delta_response, page_response, snapshot_responses};
+pub use update::{Accepted, HeldSpec, MINOR_VERSION, apply_update, delta_response, snapshot_responses};
 pub use update_error::UpdateError;

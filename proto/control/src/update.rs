@@ -65,7 +65,7 @@ impl HeldSpec {
 }
 
 /// The message with one page of the snapshot of a spec with this term, generation and digest.
-pub fn page_response(
+pub(crate) fn page_response(
     (term, generation, digest): (u64, Generation, SpecDigest),
     page: pb::SnapshotPage,
 ) -> pb::WatchResponse {
@@ -89,15 +89,16 @@ pub fn snapshot_responses(spec: &HeldSpec) -> Vec<pb::WatchResponse> {
 /// The message that takes a node from the content `from` to `to`, which is of this term and generation. With equal contents it
 /// is the empty delta, which confirms what the node holds.
 pub fn delta_response((term, generation): (u64, Generation), from: &Items, to: &Items) -> pb::WatchResponse {
-    let update = Some(Update::Delta(from.delta(to)));
-    pb::WatchResponse {
-        term,
-        generation,
-        digest: to.digest().into(),
-        update,
-        minor_version: MINOR_VERSION,
-        ..Default::default()
-    }
+    delta_of((term, generation, to.digest()), from.delta(to))
+}
+
+/// The message with a delta to a content with this term, generation and digest.
+pub(crate) fn delta_of(
+    (term, generation, digest): (u64, Generation, SpecDigest),
+    delta: pb::NodeDelta,
+) -> pb::WatchResponse {
+    let (digest, update) = (digest.into(), Some(Update::Delta(delta)));
+    pb::WatchResponse { term, generation, digest, update, minor_version: MINOR_VERSION, ..Default::default() }
 }
 
 /// What an accepted update leads to.

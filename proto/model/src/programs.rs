@@ -3,6 +3,7 @@
 
 // Circle: a node's spec holds its programs, and this is a map of what the spec's file defines.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -50,6 +51,12 @@ impl Programs {
     /// Groups and programs in the order of the groups' identifiers.
     pub fn iter(&self) -> impl Iterator<Item = (&GroupId, &GroupProgram)> {
         self.0.iter().map(|(id, program)| (id, program.as_ref()))
+    }
+
+    /// The same of the groups behind this one; of all if it is `None`.
+    pub fn after(&self, id: Option<GroupId>) -> impl Iterator<Item = (&GroupId, &GroupProgram)> + Send {
+        let behind = id.map_or(Bound::Unbounded, Bound::Excluded);
+        self.0.range((behind, Bound::Unbounded)).map(|(id, program)| (id, program.as_ref()))
     }
 
     /// Adds or replaces a program.

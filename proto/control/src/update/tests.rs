@@ -77,23 +77,6 @@ proptest! {
 }
 
 #[test]
-fn a_delta_holds_only_what_changed() {
-    let from = full_spec();
-    let mut to = next(&from);
-    let (first, last) = (*from.groups.keys().next().unwrap(), *from.groups.keys().last().unwrap());
-    assert_ne!(first, last);
-    to.groups.get_mut(&first).unwrap().epoch += 1;
-    to.groups.remove(&last);
-    let mut items = Items::encode(&from);
-    items.advance(&from, &to);
-    let d = Items::encode(&from).delta(&items);
-    assert_eq!(d.base, None);
-    assert_eq!(d.upserted_groups.iter().map(|p| p.group_id).collect::<Vec<_>>(), [first.get()]);
-    assert_eq!(d.removed_groups, [last.get()]);
-    assert_eq!(d.from_digest, Vec::from(Items::encode(&from).digest()));
-}
-
-#[test]
 fn a_lower_term_and_an_older_generation_of_the_same_term_are_refused() {
     let at = |term, generation| NodeSpec { term, generation, ..full_spec() };
     let with = |term, generation| {
