@@ -17,6 +17,8 @@ mod error;
 mod filter;
 pub mod handover;
 mod layout;
+#[cfg(feature = "testbed")]
+pub mod live;
 mod load;
 mod map;
 pub mod memory;

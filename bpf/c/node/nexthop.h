@@ -53,6 +53,33 @@ __noinline __u32 canopy_resolve(struct __sk_buff *ctx, __u32 ifindex, const stru
 	return 0;
 }
 
+/* A next hop as this processor found it last. */
+struct known_hop {
+	struct hop hop;
+	__u32 ifindex;
+	struct canopy_addr address;
+	__u64 until_ns;			/* CLOCK_MONOTONIC; the fields above are valid until then */
+};
+
+/* As canopy_resolve(), from `known` as long as that is valid at `now`. */
+static __always_inline __u32 resolve_known(canopy_ctx *ctx, struct known_hop *known, __u64 now, __u32 ifindex,
+					   const struct canopy_addr *next_hop, __u32 l3_len, struct hop *hop)
+{
+	if (now >= known->until_ns || known->ifindex != ifindex || !addr_eq(&known->address, next_hop)) {
+		__u32 drop;
+
+		known->until_ns = 0;
+		drop = canopy_resolve(ctx, ifindex, next_hop, l3_len, &known->hop);
+		if (drop)
+			return drop;
+		known->ifindex = ifindex;
+		known->address = *next_hop;
+		known->until_ns = now + NEXT_HOP_NS;
+	}
+	*hop = known->hop;
+	return l3_len > hop->mtu ? DROP_MTU : 0;
+}
+
 /* Whether the kernel's route to an address, for packets of the node itself, leads through a port of the topology. */
 static __always_inline bool leads_through_port(canopy_ctx *ctx, const struct canopy_addr *to)
 {

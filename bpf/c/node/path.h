@@ -27,6 +27,17 @@ struct path {
 	__u64 hi, lo;			/* destination in host byte order, as it is now */
 };
 
+/* Ports that have an entry at the same time; others replace them. A power of two. */
+#define PATH_HOPS 1024
+
+/* The next hops of path programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, PATH_HOPS);
+	__type(key, __u32);
+	__type(value, struct known_hop);
+} path_hops SEC(".maps");
+
 /* Reads the outer IPv6 header, and the SRH if one follows. Returns 0 or a drop reason. */
 static __always_inline __u32 read_path(canopy_ctx *ctx, struct path *p)
 {
@@ -129,10 +140,13 @@ static __always_inline __u32 carry_out(canopy_ctx *ctx, const struct canopy_node
 /* Writes the packet whose first header is `ip6` as it leaves over a link between nodes. Returns 0 or a drop reason. */
 static __always_inline __u32 address_to(canopy_ctx *ctx, const struct canopy_path_link *link, const struct ip6 *ip6)
 {
-	__u32 len = IP6_LEN + bpf_ntohs(ip6->payload_len), drop;
+	__u32 index = link->ifindex & (PATH_HOPS - 1), len = IP6_LEN + bpf_ntohs(ip6->payload_len), drop;
+	struct known_hop *known = bpf_map_lookup_elem(&path_hops, &index);
 	struct hop hop = {};
 
-	drop = canopy_resolve(ctx, link->ifindex, &link->next_hop, len, &hop);
+	if (!known)
+		return DROP_STATE_MISSING;
+	drop = resolve_known(ctx, known, bpf_ktime_get_ns(), link->ifindex, &link->next_hop, len, &hop);
 	if (drop)
 		return drop == DROP_MTU ? DROP_PATH_MTU : DROP_PATH_LINK_DOWN;
 	if (ctx_trim(ctx, ETH_LEN + len))

@@ -9,14 +9,6 @@
 #include "maps.h"
 #include "nexthop.h"
 
-/* The next hop of what a group sends upstream, as this processor found it last. */
-struct up_hop {
-	struct hop hop;
-	__u32 ifindex;
-	struct canopy_addr address;
-	__u64 until_ns;			/* CLOCK_MONOTONIC; the fields above are valid until then */
-};
-
 /* Groups that have an entry at the same time; others replace them. A power of two. */
 #define UP_HOPS 1024
 
@@ -24,7 +16,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, UP_HOPS);
 	__type(key, __u32);
-	__type(value, struct up_hop);
+	__type(value, struct known_hop);
 } up_hops SEC(".maps");
 
 /* An ACK frame from the Ethernet header to the ICRC. */
@@ -41,24 +33,9 @@ struct ack_frame {
 static __always_inline __u32 resolve_upstream(canopy_ctx *ctx, const struct canopy_group *g, __u32 l3_len, struct hop *hop)
 {
 	__u32 index = g->group_id & (UP_HOPS - 1);
-	struct up_hop *up = bpf_map_lookup_elem(&up_hops, &index);
-	__u64 now = bpf_ktime_get_ns();
+	struct known_hop *known = bpf_map_lookup_elem(&up_hops, &index);
 
-	if (!up)
-		return DROP_STATE_MISSING;
-	if (now >= up->until_ns || up->ifindex != g->up_ifindex || !addr_eq(&up->address, &g->up_da)) {
-		__u32 drop;
-
-		up->until_ns = 0;
-		drop = canopy_resolve(ctx, g->up_ifindex, &g->up_da, l3_len, &up->hop);
-		if (drop)
-			return drop;
-		up->ifindex = g->up_ifindex;
-		up->address = g->up_da;
-		up->until_ns = now + NEXT_HOP_NS;
-	}
-	*hop = up->hop;
-	return 0;
+	return known ? resolve_known(ctx, known, bpf_ktime_get_ns(), g->up_ifindex, &g->up_da, l3_len, hop) : DROP_STATE_MISSING;
 }
 
 /* Link-layer addresses, IPv6, UDP, and the part of the BTH that all packets upstream have in common; the rest of it is zero. */

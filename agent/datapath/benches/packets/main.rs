@@ -5,13 +5,14 @@
 //! through a veth pair, measured by the kernel's program statistics; these rows are marked `traffic`.
 //! `cargo bench .. -- by-hand` prints only the comparison with a program that does nothing but copy, `-- flat` only the table of
 //! feedback by branches, `-- flows` only that of the egress by flows, `-- boundary` only the cost of the domain's boundary, `-- hmac` only
-//! that of the SRH HMAC TLV.
+//! that of the SRH HMAC TLV, `-- un` only the forwarding by a uN beside that of the kernel.
 
 mod boundary;
 mod by_hand;
 mod flat;
 mod flows;
 mod hmac;
+mod un;
 
 use canopy_datapath::testbed::*;
 use canopy_packet::bth::Opcode;
@@ -36,6 +37,9 @@ fn main() {
     if only("hmac") {
         return hmac::run();
     }
+    if only("un") {
+        return un::run();
+    }
     println!("{:<34} {:>7} {:>8} {:>8} {:>8} {:>8}  how", "entry", "payload", "fan-out", "q1 ns", "median", "q3 ns");
     for payload in [64, 1024, 4096] {
         headend(payload);
@@ -49,6 +53,7 @@ fn main() {
     flat::run();
     flows::run();
     hmac::run();
+    un::run();
 }
 
 fn row(entry: &str, payload: usize, fan_out: u32, bed: &Testbed, port: &str, packet: impl Fn(u32) -> Vec<u8>) {

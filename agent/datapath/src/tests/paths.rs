@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use canopy_agent_core::PathPackets;
 use canopy_model::ids::NodeId;
@@ -100,6 +101,14 @@ impl Node {
         *count -= 1;
         after.retain(|_, count| *count != 0);
         assert_eq!(after, before, "{reason}");
+    }
+
+    /// The processor uses the next hop that it knows for some time yet: waits until it no longer forwards the packet.
+    fn notices(&self, port: &str, packet: &[u8]) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.bed.run(port, packet).0 != SHOT {
+            assert!(Instant::now() < deadline, "the next hop that is gone is used for ever");
+        }
     }
 
     /// Drops at ports, without the link-local packets that far ends send when they like.
@@ -199,6 +208,7 @@ fn over_a_link_that_is_down_nothing_leaves() {
     let over = |last: &str| in_program(&format!("5f00:0:1:{last}::"), &inner());
     assert_eq!(node.forwards("u0", &over("a:5")).0, "d1");
     assert!(Command::new("ip").args(["link", "set", "dev", "d1", "down"]).status().unwrap().success());
+    node.notices("u0", &over("a:5"));
     for next in ["a:5", "e003:5", "e003"] {
         node.drops("u0", &over(next), "path_link_down");
     }
@@ -207,6 +217,7 @@ fn over_a_link_that_is_down_nothing_leaves() {
     assert_eq!(node.forwards("u0", &over("a:5")).0, "d1");
     // The far end does not answer neighbour discovery.
     assert!(Command::new("ip").args(["-6", "neigh", "del", "fe80::a:1", "dev", "d1"]).status().unwrap().success());
+    node.notices("u0", &over("a:5"));
     node.drops("u0", &over("a:5"), "path_link_down");
 }
 
