@@ -38,6 +38,8 @@ async function orNone<T>(read: Promise<T>): Promise<T | null> {
 
 /** How often something without a stream is read while a page shows it. */
 const REREAD = 2000;
+/** The tree of a large group has hundreds of nodes. */
+const GROUP_REREAD = 5000;
 export const PAGE = 500;
 /** Up to so many hosts are read again. */
 const HOSTS_REREAD = 2000;
@@ -130,10 +132,12 @@ export const hostsLike = (text: string) =>
     staleTime: 5000,
   });
 
+/** Read again while its page is shown: no event has that data flows or has come to rest, nor how much is not acknowledged. */
 export const group = (name: string) =>
   queryOptions({
     queryKey: ["group", name],
     queryFn: () => data(api.GET("/api/v1/groups/{group}", { params: { path: { group: name } } })),
+    refetchInterval: GROUP_REREAD,
   });
 
 /** Every incident that is kept. It is read again while its page is shown: there is no stream of them. */
