@@ -26,6 +26,10 @@ impl LiveFrames {
     /// # Errors
     /// The kernel does not take the program: not as root, or without XDP.
     pub fn of(frame: &[u8]) -> Result<Self> {
+        if frame.len() < CHANGED {
+            return Err(format!("a frame has {} octets, at least {CHANGED} are needed", frame.len()))
+                .context("making live frames");
+        }
         let program = program(frame);
         // SAFETY: names and instructions live through the call, and the count is theirs.
         let fd = unsafe {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Link-layer addresses are looked up per packet in the kernel's FIB and neighbour table. */
+/* Next hops in the kernel's FIB and neighbour table, and those that a processor keeps for a while. */
 #ifndef CANOPY_NEXTHOP_H
 #define CANOPY_NEXTHOP_H
 

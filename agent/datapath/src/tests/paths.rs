@@ -205,6 +205,8 @@ fn a_sid_of_another_node_ends_here() {
 #[test]
 fn over_a_link_that_is_down_nothing_leaves() {
     let mut node = Node::new();
+    // What a processor knows of a next hop, it alone knows.
+    node.bed.stay_on_this_processor();
     let over = |last: &str| in_program(&format!("5f00:0:1:{last}::"), &inner());
     assert_eq!(node.forwards("u0", &over("a:5")).0, "d1");
     assert!(Command::new("ip").args(["link", "set", "dev", "d1", "down"]).status().unwrap().success());
@@ -303,6 +305,12 @@ fn a_program_larger_than_the_next_link_is_counted_for_its_size() {
     let of = |octets: usize| packet(at("2001:db8:77::1"), receiver(0), 63, UDP, &vec![0; octets - 80]);
     assert_eq!(node.forwards("u0", &in_program("5f00:0:1:a::", &of(1280))).0, "d1");
     node.drops("u0", &in_program("5f00:0:1:a::", &of(1281)), "path_mtu");
+    // Also right behind one that fits: of so many pairs one is within the time that a processor keeps the next hop.
+    node.bed.stay_on_this_processor();
+    for _ in 0..200 {
+        assert_eq!(node.forwards("u0", &in_program("5f00:0:1:a::", &of(1280))).0, "d1");
+        assert_eq!(node.bed.run("u0", &in_program("5f00:0:1:a::", &of(1281))).0, SHOT);
+    }
     assert_eq!(node.forwards("u0", &in_program("5f00:0:1:b::", &of(1281))).0, "d2");
 }
 
