@@ -6,6 +6,8 @@ use std::net::Ipv6Addr;
 
 use canopy_datapath::testbed::*;
 
+use crate::quartiles;
+
 const ROUNDS: usize = 60;
 const PACKETS: u32 = 200;
 const UDP: u8 = 17;
@@ -56,12 +58,6 @@ pub(crate) fn run() {
         println!("{name:<32} {a:>6.0} {b:>6.0} {c:>6.0}   {x:>6.0} {y:>6.0} {z:>6.0}");
     }
     println!("`more` is the difference to a fabric port in the same round.");
-}
-
-fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let mut all: Vec<_> = values.collect();
-    all.sort_by(f64::total_cmp);
-    [1, 2, 3].map(|q| all[all.len() * q / 4])
 }
 
 /// An IPv6 packet of the host behind the edge port.

@@ -14,6 +14,8 @@ use canopy_datapath::testbed::*;
 use canopy_packet::aeth::{NakCode, Syndrome};
 use canopy_packet::bth::Opcode;
 
+use crate::quartiles;
+
 const BRANCHES: [u32; 4] = [2, 8, 64, 128];
 const ROUNDS: usize = 60;
 /// Turns per round; every turn has another slowest branch.
@@ -65,12 +67,6 @@ pub(crate) fn run() {
         }
     }
     println!("Ratios are to {} branches in the same round; the median furthest from 1 is {worst:.2}x.", BRANCHES[0]);
-}
-
-fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let mut all: Vec<f64> = values.collect();
-    all.sort_by(f64::total_cmp);
-    [1, 2, 3].map(|q| all[all.len() * q / 4])
 }
 
 /// Measures a group of this many receivers, in a namespace of this thread's own, once per message from `turns`.

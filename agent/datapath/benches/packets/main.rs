@@ -90,3 +90,10 @@ fn end_mt_entry(payload: usize, fan_out: u32) {
         encapsulated(&data(Opcode::SEND_MIDDLE, psn, &vec![7; payload]), end_mt(), list(0..fan_out), 0)
     });
 }
+
+/// First quartile, median and third quartile.
+fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut all: Vec<_> = values.collect();
+    all.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|q| all[all.len() * q / 4])
+}

@@ -13,6 +13,8 @@ use std::time::Duration;
 use canopy_bpf::live::LiveFrames;
 use canopy_datapath::testbed::*;
 
+use crate::quartiles;
+
 const ROUNDS: usize = 12;
 const FRAMES: u32 = 300_000;
 /// A link-layer address that no interface has.
@@ -183,10 +185,4 @@ fn frame(to: [u8; 6], destination: &str, Kind { port, payload, .. }: Kind) -> Ve
     let inner = [header(17, datagram.len(), "2001:db8:77::1", "2001:db8:1::100"), datagram].concat();
     let outer = header(41, inner.len(), "fcff:0:0:9::1", destination);
     [&to[..], &[2, 0, 0, 0, 0, 1], &[0x86, 0xDD], &outer, &inner].concat()
-}
-
-fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let mut all: Vec<_> = values.collect();
-    all.sort_by(f64::total_cmp);
-    [1, 2, 3].map(|q| all[all.len() * q / 4])
 }

@@ -50,7 +50,8 @@ impl<'a> Replanner<'a> {
         self.state.groups.with_members().map(|(name, group)| self.one(name, group, true, &on_error)).collect()
     }
 
-    /// Plans these groups, of the same topology, with the programs that may change, in name order; a planning error is the reason of a group's infeasibility.
+    /// Plans these groups, of the same topology, with the programs that may change, in name order; a planning error is the reason of a group's
+    /// infeasibility.
     pub(super) fn some(&self, ids: &BTreeSet<GroupId>) -> Result<Vec<Replan>, DomainError> {
         let groups = ids.iter().filter_map(|id| self.state.groups.by_id(*id)).filter(|group| !group.members.is_empty());
         let by_name: BTreeMap<&String, &Group> = groups.map(|group| (&group.metadata.name, group)).collect();
