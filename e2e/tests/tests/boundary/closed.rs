@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use canopy_e2e::capture::{Capture, Way};
 use canopy_e2e::{Bed, Paused, up, up_changed};
 use canopy_lab::TransferSpec;
@@ -205,6 +206,13 @@ fn after_a_reboot_nothing_is_forwarded_before_the_agent_starts() {
 
     bed.lab.start_agent("n1").unwrap();
     bed.lab.wait_synced().unwrap();
+    // No packet crossed the only link of n1: receivers are refused until n4 has an answer over it.
+    let is_back = |lab: &canopy_lab::Lab| {
+        let (_, problems) = lab.rest("GET", "/api/v1/problems", None)?;
+        let problems = problems["items"].as_array().context("no list of problems")?;
+        Ok(problems.iter().all(|problem| problem["code"] != "LinkBlackHole"))
+    };
+    bed.lab.wait("the link of n1 to be in service", is_back).unwrap();
     bed.lab.create_group("h", json!({"pathMtu": 1024})).unwrap();
     let report = bed.lab.transfer(spec("h", &["r1", "r2", "r3"])).unwrap();
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
