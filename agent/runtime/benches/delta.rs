@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use canopy_agent_runtime::ledger::Ledger;
-use canopy_control::{Accepted, HeldSpec, SentSpec, apply_update};
+use canopy_control::{Accepted, HeldSpec, SentSpec, SpecHead, apply_update};
 use canopy_datapath::testbed::{Shape, Testbed};
+use canopy_model::node_spec::NodeSpec;
 
 const SIZES: [u32; 2] = [10, 4_000];
 const CHANGES: usize = 60;
@@ -38,8 +39,12 @@ impl Node {
         next.generation += 1;
         let id = *next.groups.keys().next().expect("a group");
         next.groups.get_mut(&id).expect("a group").epoch += 1;
-        let mut sent = SentSpec::new(Arc::new(self.held.spec().clone()));
-        let delta = sent.advance(Arc::new(next)).expect("one program is shorter than a page");
+        let head = |of: &NodeSpec| SpecHead { term: of.term, generation: of.generation, base: Arc::clone(&of.base) };
+        let before = self.held.spec();
+        let programs = before.groups.iter().map(|(id, program)| (*id, program.clone()));
+        let mut sent = SentSpec::new(head(before), programs);
+        let change = (id, next.groups.get(&id).cloned());
+        let delta = sent.advance(head(&next), std::iter::once(change)).expect("one program is shorter than a page");
 
         let start = Instant::now();
         let accepted = apply_update(Some(&self.held), &mut None, delta);

@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use canopy_controller_core::DesiredNode;
 use canopy_controller_core::chart::series::{ChartObject, Series};
 use canopy_controller_core::chart::span::{MAX_SPAN, Pace, Span};
 use canopy_controller_core::chart::store::{Chart, Charts, Range, Usage, range, seconds};
@@ -14,7 +15,6 @@ use canopy_controller_core::chart::track::Reading;
 use canopy_controller_core::view::{BranchReceiver, BranchRole, Branches, TreeNodeView};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::{GroupId, PortIndex};
-use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::GroupPhase;
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_units::{Monotonic, UnixTime};
@@ -88,8 +88,15 @@ impl NodeCharts {
     }
 }
 
-/// Names and epochs of groups; `None`: there is no such group.
-type Names = Vec<Option<(String, u32)>>;
+/// Groups of a sample; `None`: the node has no program of it.
+type Names = Vec<Option<Named>>;
+
+/// A group at a node.
+struct Named {
+    name: String,
+    epoch: u32,
+    is_headend: bool,
+}
 
 /// Charts of one object, and where their steps are on the wall clock.
 pub struct Charted {
@@ -145,10 +152,10 @@ impl Controller {
             charts.rest(span);
         }
         for (group, name) in groups.values().zip(names) {
-            let (Some((name, epoch)), Some(program)) = (name, spec.groups.get(&group.group_id)) else { continue };
+            let Some(Named { name, epoch, is_headend }) = name else { continue };
             let progress = progress.get(&group.group_id).copied().unwrap_or_default();
             at.saved -= progress.branch_octets as f64;
-            if program.headend.is_some() {
+            if is_headend {
                 let known = at.hops.get(&group.group_id).filter(|(of, _)| *of == epoch);
                 let of_epoch = known.map(|(_, hops)| *hops).unwrap_or_else(|| {
                     let counted = self.read(|d| d.group(&name)).map_or(0.0, |g| hops(&g.status.tree));
@@ -180,7 +187,7 @@ impl Controller {
         }
         // Does nothing for most messages.
         if at.hops.len() > spec.groups.len() {
-            at.hops.retain(|id, _| spec.groups.contains_key(id));
+            at.hops.retain(|id, _| spec.groups.contains(id));
         }
     }
 
@@ -198,7 +205,7 @@ impl Controller {
         }
         let mut inner = self.charts();
         let Inner { charts, nodes, known, .. } = &mut *inner;
-        let Some(spec) = self.read(|d| d.node_spec(node)) else { return };
+        let Some(spec) = self.read(|d| d.desired(node)) else { return };
         let span = entry(nodes, known, node).next(taken, self.chart_now());
         let mut read = |port: PortIndex, readings: &[(Series, Reading)]| {
             let Some(port) = spec.base.ports.get(usize::from(port.get()) - 1) else { return };
@@ -230,7 +237,7 @@ impl Controller {
     pub fn chart_drops(&self, node: &str, taken: UnixTime, packets: u64) {
         let mut inner = self.charts();
         let Inner { charts, nodes, known, .. } = &mut *inner;
-        if self.read(|d| d.node_spec(node)).is_none() {
+        if self.read(|d| d.desired(node)).is_none() {
             return;
         }
         let at = entry(nodes, known, node);
@@ -374,15 +381,16 @@ impl Controller {
         if shift.unsigned_abs() < MAX_DRIFT { 0 } else { shift }
     }
 
-    /// The spec of a node, and the names and epochs of groups.
-    fn names(
-        &self,
-        node: &str,
-        groups: &BTreeMap<GroupId, GroupTelemetry>,
-    ) -> Option<(std::sync::Arc<NodeSpec>, Names)> {
+    /// What a node is to have, and what charts have to know of groups there; `None` of a group that it has no program of.
+    fn names(&self, node: &str, groups: &BTreeMap<GroupId, GroupTelemetry>) -> Option<(Arc<DesiredNode>, Names)> {
         self.read(|d| {
-            let named = |id| Some((d.group_name(id)?.to_owned(), d.group_epoch(id)?));
-            Some((d.node_spec(node)?, groups.keys().map(|id| named(*id)).collect()))
+            let desired = d.desired(node)?;
+            let named = |id| {
+                let name = d.group_name(id).filter(|_| desired.groups.contains(&id))?.to_owned();
+                Some(Named { name, epoch: d.group_epoch(id)?, is_headend: d.is_headend(node, id) })
+            };
+            let names = groups.keys().map(|id| named(*id)).collect();
+            Some((desired, names))
         })
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use canopy_controller_core::confirmations::Confirmations;
+use canopy_controller_core::desired::ProgramTimes;
 use canopy_controller_core::fields::GroupField;
 use canopy_controller_core::health::Health;
 use canopy_controller_core::principal::Principal;
@@ -14,9 +15,10 @@ use canopy_controller_core::problem::ProblemCode;
 use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::view::{GroupSummary, GroupView, Page};
-use canopy_controller_core::{Applied, Command, Domain, DomainError, EXAMINED, GroupFilter, Outcome};
+use canopy_controller_core::{
+    Applied, Command, DesiredNode, Domain, DomainError, EXAMINED, GroupFilter, NodePrograms, Outcome,
+};
 use canopy_model::ids::GroupId;
-use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{GroupPhase, NodeStatus};
 use canopy_store::{Backup, Recovery, Store};
 use canopy_units::{Monotonic, UnixTime};
@@ -125,7 +127,7 @@ struct KeyCounts {
 }
 
 struct Node {
-    spec: watch::Sender<Arc<NodeSpec>>,
+    spec: watch::Sender<Arc<DesiredNode>>,
     connections: usize,
     /// Since when there has been one without a gap; of no use while there is none.
     since: Monotonic,
@@ -346,14 +348,30 @@ impl Controller {
         change(&mut self.0.domain.write().expect(POISONED))
     }
 
-    /// The node's desired state now and after every change; closed when the node leaves the topology. `None` when it is not in it.
-    pub fn watch_node(&self, node: &str) -> Option<watch::Receiver<Arc<NodeSpec>>> {
+    /// What a node is to have now, and its programs that differ from those of `before`; all if it is `None`. Nothing of it may leave the
+    /// process before it is [settled](Controller::settled). `None`: there is no such node.
+    pub fn desired(&self, node: &str, before: Option<&ProgramTimes>) -> Option<(Arc<DesiredNode>, NodePrograms)> {
+        self.read(|d| {
+            let desired = d.desired(node)?;
+            let programs = match before {
+                None => d.programs(node, desired.groups.ids())?,
+                Some(before) => {
+                    let changed = desired.groups.changed_since(before);
+                    d.programs(node, changed.filter_map(|(id, has_one)| has_one.then_some(id)))?
+                }
+            };
+            Some((desired, programs))
+        })
+    }
+
+    /// What the node is to have, now and after every change; closed when the node leaves the topology. `None` when it is not in it.
+    pub fn watch_node(&self, node: &str) -> Option<watch::Receiver<Arc<DesiredNode>>> {
         let mut nodes = self.nodes();
         // Under the lock that publishing takes, so that no change falls between this read and the subscription.
-        let spec = self.read(|d| d.node_spec(node))?;
+        let spec = self.read(|d| d.desired(node))?;
         let new = || {
             // From now on, what leaves the node is what changes in its spec.
-            self.0.telemetry.retain(node, |id| spec.groups.contains_key(&id));
+            self.0.telemetry.retain(node, |id| spec.groups.contains(&id));
             Node {
                 spec: watch::Sender::new(spec),
                 connections: 0,
@@ -640,7 +658,7 @@ impl Controller {
         let mut nodes = self.nodes();
         let mut left = Vec::new();
         for name in names {
-            let Some(spec) = self.read(|d| d.node_spec(name)) else {
+            let Some(spec) = self.read(|d| d.desired(name)) else {
                 nodes.remove(name);
                 self.0.telemetry.forget_node(name);
                 self.charts_forget_node(name);
@@ -652,8 +670,7 @@ impl Controller {
                     let newer = (now.term, now.generation) != (spec.term, spec.generation);
                     if newer {
                         let changed = spec.groups.changed_since(&now.groups);
-                        let gone: Vec<GroupId> =
-                            changed.filter_map(|(id, program)| program.is_none().then_some(id)).collect();
+                        let gone: Vec<GroupId> = changed.filter_map(|(id, has_one)| (!has_one).then_some(id)).collect();
                         self.0.telemetry.forget_groups(name, &gone);
                         if !gone.is_empty() {
                             left.push((name, gone));
@@ -664,7 +681,7 @@ impl Controller {
                 });
             } else {
                 // No agent watches it, but one may report.
-                self.0.telemetry.retain(name, |id| spec.groups.contains_key(&id));
+                self.0.telemetry.retain(name, |id| spec.groups.contains(&id));
             }
         }
         drop(nodes);

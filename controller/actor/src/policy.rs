@@ -29,8 +29,8 @@ impl Controller {
         let (Some(group), Some(branch)) = (event.group, event.branch) else { return };
         // In another epoch it may be another receiver with the same address; the agent reports again what still holds. That an alarm
         // ends is true in any epoch.
-        let present = |epoch| self.read(|d| d.node_spec(node).and_then(|s| Some(s.groups.get(&group)?.epoch == epoch)));
-        if news == BranchNews::Recovered || event.epoch.is_none_or(|epoch| present(epoch) == Some(true)) {
+        let present = |epoch| self.read(|d| d.epoch_at(node, group)) == Some(epoch);
+        if news == BranchNews::Recovered || event.epoch.is_none_or(present) {
             self.branch_news(node, group, branch, news);
         }
     }
@@ -64,7 +64,7 @@ impl Controller {
     fn host_probed(&self, node: &str, event: &Event) {
         let (Some(group), Some(branch), Some(reach)) = (event.group, event.branch, event.reach) else { return };
         // In another epoch it may be another receiver with the same address.
-        let epoch = self.read(|d| d.node_spec(node).and_then(|spec| Some(spec.groups.get(&group)?.epoch)));
+        let epoch = self.read(|d| d.epoch_at(node, group));
         if epoch.is_none() || epoch != event.epoch {
             return;
         }

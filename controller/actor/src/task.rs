@@ -499,7 +499,7 @@ impl Task {
         let mut change = None;
         if let Some(arrived) = intent {
             // Before anything of it is published, so that no node has confirmed it yet.
-            let desired = |node: &String| self.controller.read(|d| d.node_spec(node).map(|spec| spec.generation));
+            let desired = |node: &String| self.controller.read(|d| d.desired(node).map(|spec| spec.generation));
             let nodes: Vec<_> = applied.nodes.iter().filter_map(|node| Some((node.as_str(), desired(node)?))).collect();
             change = self.controller.confirmations_lock().change(arrived, trace, nodes.into_iter());
         }

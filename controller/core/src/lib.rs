@@ -11,7 +11,7 @@
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel.
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
 //! - `plan`: a group's tree, encoding and epochs; `content`: what else its nodes' programs follow
-//!   from; `program`: these programs.
+//!   from; `program`: these programs; `desired`: the rest of what a node is to have.
 //! - `threshold`: queue thresholds of a link direction from its bandwidth-delay product.
 //! - `problem`: the registry of what can be wrong; `states`: the state of a node, of a link direction or of a queue in one word.
 //! - `map`: where nodes stand on the map, and what is drawn over it.
@@ -19,6 +19,7 @@
 //! - `view`: resources as APIs show them.
 //! - `resource`: resources in memory; `record`: their durable form; `command`: changes of them.
 //! - `audit`: what operators wrote; `effect`: what a write would do.
+//! - `programs`: a group's programs, also while it moves.
 //! - `delivery`: whether a group's data is acknowledged; `progress`: which branch of a node holds the minimum; `status`: plan compared with reports.
 //! - `drops`: drop counters that are signs of what is wrong; `health`: what is, since when, and what caused it.
 //! - `chart`: what was measured over the last minutes and hours; `incident`: each opening of a problem, with the charts around it.
@@ -36,6 +37,7 @@ pub mod condition;
 pub mod confirmations;
 mod content;
 pub mod delivery;
+pub mod desired;
 pub mod domain;
 pub mod drops;
 pub mod effect;
@@ -73,7 +75,7 @@ mod hash;
 mod member;
 mod plan;
 mod program;
-mod program_times;
+mod programs;
 mod progress;
 mod receivers_by_edge;
 mod rerouted;
@@ -88,10 +90,12 @@ mod topology;
 mod tree;
 
 pub use command::{Applied, Command, Outcome, Write};
+pub use desired::DesiredNode;
 pub use domain::{
     BranchNews, BuiltTopology, DeadPorts, Domain, EXAMINED, GroupFilter, LateNews, LossNews, Move, NameFilter,
     Prepared, Reaction, TopologyDraft,
 };
 pub use error::{DomainError, RestoreError};
+pub use programs::NodePrograms;
 pub use record::{Record, assume_open};
 pub use secret::Secret;

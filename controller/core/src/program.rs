@@ -7,6 +7,7 @@
 use std::net::Ipv6Addr;
 
 use canopy_model::addressing::AddressPlan;
+use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{
     Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_RECEIVERS_PER_TLV, Multicast, Upstream,
 };
@@ -57,6 +58,25 @@ impl<'a> TreePrograms<'a> {
         nodes.len() == others.len() && (0..nodes.len()).all(is_same)
     }
 
+    pub(crate) fn epoch(&self, at: usize) -> u32 {
+        self.plan.epochs.of(self.network.id(self.node(at).node))
+    }
+
+    /// Whether the node is the headend.
+    pub(crate) fn is_root(&self, at: usize) -> bool {
+        self.node(at).parent.is_none()
+    }
+
+    /// Where the source's packets arrive.
+    pub(crate) fn source_port(&self) -> PortIndex {
+        self.content().headend.source_port
+    }
+
+    /// Where feedback leaves the node.
+    pub(crate) fn upstream_port(&self, at: usize) -> PortIndex {
+        self.node(at).parent.map_or(self.content().common.upstream.port, |up| up.port)
+    }
+
     fn content(&self) -> &'a Content {
         &self.plan.content
     }
@@ -79,7 +99,7 @@ impl<'a> TreePrograms<'a> {
         GroupProgram {
             group_id: common.group_id,
             name: String::new(),
-            epoch: self.plan.epochs.of(self.network.id(t.node)),
+            epoch: self.epoch(at),
             tree_id: common.tree_id,
             proxy: common.proxy,
             designated_qpn: common.designated_qpn,
@@ -127,8 +147,7 @@ impl<'a> TreePrograms<'a> {
             let lists = content.receivers[edge.receivers.clone()].chunks(MAX_RECEIVERS_PER_TLV);
             lists.map(move |part| EndMtList { edge: address, receivers: receivers(part) })
         });
-        let is_root = self.node(at).parent.is_none();
-        is_root.then(|| Headend { tlvs: tlvs.collect(), ..content.headend.clone() })
+        self.is_root(at).then(|| Headend { tlvs: tlvs.collect(), ..content.headend.clone() })
     }
 
     fn upstream(&self, t: &TreeNode) -> Upstream {
@@ -144,8 +163,15 @@ impl<'a> TreePrograms<'a> {
         }
     }
 
+    /// Those of [`Self::branches`].
+    pub(crate) fn addresses(&self, at: usize) -> impl Iterator<Item = Ipv6Addr> + use<'a> {
+        let this = *self;
+        let nodes = this.node(at).children.iter().map(move |&child| this.address(this.node(child).node));
+        nodes.chain(this.content().receivers(at).iter().map(|r| r.joined.address))
+    }
+
     /// Child nodes in the tree's order, then receivers in the order of their addresses.
-    fn branches(&self, at: usize) -> impl Iterator<Item = Branch> {
+    pub(crate) fn branches(&self, at: usize) -> impl Iterator<Item = Branch> + use<'a> {
         let (this, content) = (*self, self.content());
         let nodes = this.node(at).children.iter().filter_map(move |&at| {
             let child = this.node(at);

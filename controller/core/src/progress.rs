@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use canopy_model::node_spec::Branch;
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_units::Monotonic;
 
@@ -79,10 +78,10 @@ struct Span {
 impl Progress {
     /// Adds a sample, which arrived at `now`, of a node whose program has these `branches`; what it has of others is ignored. True if
     /// [`Progress::holder`] is another one now.
-    pub(crate) fn add(&mut self, branches: &[Branch], sample: &GroupTelemetry, now: Monotonic) -> bool {
+    pub(crate) fn add(&mut self, branches: &[Ipv6Addr], sample: &GroupTelemetry, now: Monotonic) -> bool {
         self.turn(now);
         // Needed when branches come or go, and for an agent that reports others.
-        let of_program = LazyCell::new(|| branches.iter().map(|b| b.address).collect::<HashSet<_>>());
+        let of_program = LazyCell::new(|| branches.iter().copied().collect::<HashSet<_>>());
         let high = sample.high.get();
         for branch in &sample.branches {
             let Some(completed) = branch.completed_min else {

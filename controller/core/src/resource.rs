@@ -10,7 +10,7 @@ use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, GroupId, Qpn};
 use canopy_model::member::Role;
-use canopy_model::node_spec::{Branch, NodeSpec, Peer};
+use canopy_model::node_spec::Peer;
 use canopy_model::reach::HostReach;
 use canopy_model::silence::SilenceSpec;
 use canopy_model::status::NodeStatus;
@@ -21,11 +21,11 @@ use serde::{Deserialize, Serialize};
 use crate::alloc::{Allocation, SessionNumbers};
 use crate::clock::Difference;
 use crate::delivery::Delivery;
+use crate::desired::{DesiredNode, ProgramOrder};
 use crate::drops::{DropKey, Rising};
 use crate::member::{Member, Members};
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
-use crate::program_times::ProgramTimes;
 use crate::progress::Progress;
 use crate::topology::{Network, NodeIx};
 use crate::view::Evicted;
@@ -266,9 +266,9 @@ impl Group {
 /// A node: its desired state, and its agent's reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) spec: Arc<NodeSpec>,
-    /// Generation of `spec` that first carried each group's present program.
-    pub(crate) since: ProgramTimes,
+    pub(crate) spec: Arc<DesiredNode>,
+    /// Of the programs of `spec`.
+    pub(crate) order: ProgramOrder,
     pub(crate) status: Option<NodeStatus>,
     pub(crate) connected: bool,
     /// It has left for good: nothing waits for it.
@@ -332,10 +332,10 @@ pub(crate) struct Telemetry {
 
 impl Node {
     /// A node of which nothing is known yet.
-    pub(crate) fn new(spec: Arc<NodeSpec>, since: ProgramTimes) -> Self {
+    pub(crate) fn new(spec: Arc<DesiredNode>) -> Self {
         Self {
+            order: ProgramOrder::of(&spec.groups),
             spec,
-            since,
             status: None,
             connected: false,
             retired: false,
@@ -365,17 +365,6 @@ impl Node {
         let leads_to_node = |name: &str| ports.iter().any(|p| p.name == name && matches!(p.peer, Peer::Node { .. }));
         self.lossy.retain(|port, _| leads_to_node(port));
         self.withholding.retain(|port, _| leads_to_node(port));
-    }
-
-    /// Removes the reports on branches that no longer exist.
-    pub(crate) fn prune_stalls(&mut self) {
-        let groups = &self.spec.groups;
-        // Behind a child node receivers come and go; a receiver of another epoch is another one.
-        let there = |id: &GroupId, branch: &Ipv6Addr, stall: &Stall| {
-            let same = |b: &Branch| b.address == *branch && (!stall.is_receiver || b.since == stall.since);
-            groups.get(id).is_some_and(|p| p.branches.iter().any(same))
-        };
-        self.stalls.retain(|(id, branch), stall| there(id, branch, stall));
     }
 }
 

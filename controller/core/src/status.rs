@@ -20,11 +20,12 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::{Generation, GroupId};
-use canopy_model::node_spec::{GroupProgram, NodeSpec, Peer};
+use canopy_model::node_spec::Peer;
 use canopy_model::status::{GroupPhase, ItemError, ItemKind};
 
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
 use crate::delivery::DeliveryState;
+use crate::programs::{Ground, Program, Trees};
 use crate::resource::{Group, GroupState, Node, Stall, Step};
 use crate::topology::NodeIx;
 use crate::view::NodeProgress;
@@ -42,24 +43,50 @@ pub(crate) struct Assessment {
 #[derive(Clone, Copy)]
 pub(crate) struct AtNode<'a> {
     pub(crate) node: &'a Node,
-    id: GroupId,
+    at: NodeIx,
+    group: &'a Group,
+    nodes: Nodes<'a>,
+}
+
+/// All nodes, with what the programs there follow from.
+#[derive(Clone, Copy)]
+pub(crate) struct Nodes<'a> {
+    pub(crate) all: &'a [Node],
+    /// `None` without a topology, and so without nodes.
+    pub(crate) ground: Option<Ground<'a>>,
+}
+
+impl<'a> Nodes<'a> {
+    /// The group at one of the nodes.
+    pub(crate) fn at(self, group: &'a Group, at: NodeIx) -> AtNode<'a> {
+        AtNode { node: &self.all[at], at, group, nodes: self }
+    }
+
+    /// The group's program at a node; `None`: it has none.
+    pub(crate) fn program(self, group: &'a Group, at: NodeIx) -> Option<Program<'a>> {
+        Trees::of_group(group).at(at, self.ground?)
+    }
 }
 
 impl<'a> AtNode<'a> {
     /// At the nodes of the group's tree in force, in its order; then at those that only its next tree has.
-    pub(crate) fn all(group: &Group, nodes: &'a [Node]) -> impl Iterator<Item = Self> {
+    pub(crate) fn all(group: &'a Group, nodes: Nodes<'a>) -> impl Iterator<Item = Self> {
         group.nodes().map(Self::of(group, nodes))
     }
 
-    fn of(group: &Group, nodes: &'a [Node]) -> impl Fn(NodeIx) -> Self + use<'a> {
-        let id = group.allocation.group_id;
-        move |at| Self { node: &nodes[at], id }
+    fn of(group: &'a Group, nodes: Nodes<'a>) -> impl Fn(NodeIx) -> Self + use<'a> {
+        move |at| nodes.at(group, at)
     }
 
     /// At the nodes of the tree in force alone.
-    pub(crate) fn in_force(group: &Group, nodes: &'a [Node]) -> impl Iterator<Item = Self> {
+    pub(crate) fn in_force(group: &'a Group, nodes: Nodes<'a>) -> impl Iterator<Item = Self> {
         let size = group.plan().map_or(0, |plan| plan.tree.nodes.len());
         Self::all(group, nodes).take(size)
+    }
+
+    /// The same group at another node.
+    pub(crate) fn elsewhere(self, at: NodeIx) -> Self {
+        self.nodes.at(self.group, at)
     }
 
     pub(crate) fn name(self) -> &'a str {
@@ -68,8 +95,10 @@ impl<'a> AtNode<'a> {
 
     /// Errors that concern the group.
     pub(crate) fn errors(self) -> impl Iterator<Item = &'a ItemError> {
-        let errors = self.node.status.iter().flat_map(|s| &s.errors);
-        errors.filter(move |e| self.program().is_some_and(|program| concerns(e, &self.node.spec, program)))
+        let errors: &[ItemError] = self.node.status.as_ref().map_or(&[], |status| &status.errors);
+        // Most nodes have none.
+        let program = if errors.is_empty() { None } else { self.program() };
+        errors.iter().filter(move |e| program.as_ref().is_some_and(|of| concerns(e, self.node, self.id(), of)))
     }
 
     /// Its agent has reconciled the present program.
@@ -90,18 +119,23 @@ impl<'a> AtNode<'a> {
         }
     }
 
-    fn program(self) -> Option<&'a GroupProgram> {
-        self.node.spec.groups.get(&self.id)
+    /// What it is to run; `None`: nothing.
+    pub(crate) fn program(self) -> Option<Program<'a>> {
+        self.nodes.program(self.group, self.at)
+    }
+
+    pub(crate) fn id(self) -> GroupId {
+        self.group.allocation.group_id
     }
 
     /// Generation of the node's spec that first carried the present program.
     fn desired(self) -> Generation {
-        self.node.since.get(&self.id).unwrap_or(self.node.spec.generation)
+        self.node.spec.groups.get(&self.id()).unwrap_or(self.node.spec.generation)
     }
 }
 
 /// Assesses `group` over `nodes`, which its tree's indexes refer to.
-pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
+pub(crate) fn assess(group: &Group, nodes: Nodes<'_>) -> Assessment {
     let without_tree = |phase, code, reason: &str| Assessment {
         phase,
         reason: reason.to_owned(),
@@ -131,9 +165,9 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     let open = open(group, programmed.holds());
     let healthy = healthy(&in_force);
     let connected = agents_connected(&in_force);
-    let stalled = stalled(group.nodes().map(|n| &nodes[n]), id);
-    let lossy = lossy(group.nodes().map(|n| &nodes[n]), id);
-    let delivering = delivering(group, plan.tree.nodes.first().map(|t| &nodes[t.node]));
+    let stalled = stalled(group.nodes().map(|n| &nodes.all[n]), id);
+    let lossy = lossy(AtNode::all(group, nodes));
+    let delivering = delivering(group, plan.tree.nodes.first().map(|t| &nodes.all[t.node]));
     let (phase, reason) = if !healthy.holds() {
         (GroupPhase::Degraded, healthy.message.clone())
     } else if matches!(moved.reason, Why::GivenUp | Why::Infeasible) {
@@ -162,21 +196,21 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
 }
 
 /// The first node of the group's next tree that has not confirmed its program without an error, and why not, for operators.
-pub(crate) fn lacking(group: &Group, nodes: &[Node]) -> Option<(String, String)> {
+pub(crate) fn lacking(group: &Group, nodes: Nodes<'_>) -> Option<(String, String)> {
     let leaving = group.making().map(|m| &m.leaving);
     let of_next = group.nodes().filter(|node| leaving.is_none_or(|leaving| !leaving.contains(node)));
     first_lacking(of_next.map(AtNode::of(group, nodes)))
 }
 
 /// True when every node of the tree in force has confirmed its program without an error.
-pub(crate) fn is_confirmed_in_force(group: &Group, nodes: &[Node]) -> bool {
+pub(crate) fn is_confirmed_in_force(group: &Group, nodes: Nodes<'_>) -> bool {
     first_lacking(AtNode::in_force(group, nodes)).is_none()
 }
 
 fn first_lacking<'a>(mut nodes: impl Iterator<Item = AtNode<'a>>) -> Option<(String, String)> {
     nodes.find_map(|at| {
         let name = at.name();
-        let prevents = |e: &&ItemError| at.program().is_some_and(|program| prevents(e, &at.node.spec, program));
+        let prevents = |e: &&ItemError| at.program().is_some_and(|program| prevents(e, at.node, at.id(), &program));
         let why = if let Some(e) = at.errors().find(prevents) {
             format!("node {name}: {} {}: {}", e.kind, e.name, e.detail)
         } else if at.is_confirmed() {
@@ -193,14 +227,14 @@ fn first_lacking<'a>(mut nodes: impl Iterator<Item = AtNode<'a>>) -> Option<(Str
 }
 
 /// Whether the error keeps the node from carrying out this program in its tree: what is wrong with a host behind it does not.
-fn prevents(error: &ItemError, spec: &NodeSpec, program: &GroupProgram) -> bool {
+fn prevents(error: &ItemError, node: &Node, id: GroupId, program: &Program<'_>) -> bool {
     let leads_to_host =
-        |port: &str| spec.base.ports.iter().any(|p| p.name == port && matches!(p.peer, Peer::Host { .. }));
+        |port: &str| node.spec.base.ports.iter().any(|p| p.name == port && matches!(p.peer, Peer::Host { .. }));
     match error.kind {
         ItemKind::Port | ItemKind::Link | ItemKind::Silence if leads_to_host(&error.name) => false,
         // Named by port and next hop.
         ItemKind::Neighbour if error.name.split('/').next().is_some_and(leads_to_host) => false,
-        _ => concerns(error, spec, program),
+        _ => concerns(error, node, id, program),
     }
 }
 
@@ -210,10 +244,10 @@ pub(crate) fn is_confirmed(observed: Option<Generation>, since: Generation, late
 }
 
 /// True when the node runs no program of the group that is older than `revision`: it has reconciled that, or its last spec before.
-pub(crate) fn is_caught_up(node: &Node, id: GroupId, revision: u64) -> bool {
-    let program = node.spec.groups.get(&id);
-    let is_refused = |e: &ItemError| match program {
-        Some(program) => prevents(e, &node.spec, program),
+pub(crate) fn is_caught_up(nodes: Nodes<'_>, at: NodeIx, group: &Group, revision: u64) -> bool {
+    let (node, id) = (&nodes.all[at], group.allocation.group_id);
+    let is_refused = |e: &ItemError| match nodes.program(group, at) {
+        Some(program) => prevents(e, node, id, &program),
         None => e.group == Some(id),
     };
     let errors = node.status.iter().flat_map(|s| &s.errors);
@@ -222,18 +256,18 @@ pub(crate) fn is_caught_up(node: &Node, id: GroupId, revision: u64) -> bool {
 }
 
 /// Errors at a node that concern the group with this program.
-pub(crate) fn concerns(error: &ItemError, spec: &NodeSpec, program: &GroupProgram) -> bool {
+fn concerns(error: &ItemError, node: &Node, id: GroupId, program: &Program<'_>) -> bool {
     match error.group {
-        Some(id) => id == program.group_id,
-        None if error.kind == ItemKind::Port || error.kind.is_dead_link() => uses_port(spec, program, &error.name),
+        Some(of) => of == id,
+        None if error.kind == ItemKind::Port || error.kind.is_dead_link() => uses_port(node, program, &error.name),
         None => true,
     }
 }
 
-pub(crate) fn uses_port(spec: &NodeSpec, program: &GroupProgram, name: &str) -> bool {
-    let used = program.branches.iter().map(|b| b.port).chain([program.upstream.port]).chain(program.alternate_upstream);
-    let mut used = used.chain(program.headend.iter().map(|h| h.source_port));
-    used.any(|index| spec.base.ports.iter().any(|p| p.index == index && p.name == name))
+/// Whether a group with this program uses the node's port with this name.
+pub(crate) fn uses_port(node: &Node, program: &Program<'_>, name: &str) -> bool {
+    let named = node.spec.base.ports.iter().find(|p| p.name == name);
+    named.is_some_and(|port| program.ports().any(|index| index == port.index))
 }
 
 fn programmed(in_force: &[AtNode<'_>]) -> Condition {
@@ -258,7 +292,7 @@ fn programmed(in_force: &[AtNode<'_>]) -> Condition {
 }
 
 /// Whether the tree in force is the one over the present topology (decisions 3.14).
-fn moved(group: &Group, nodes: &[Node]) -> Condition {
+fn moved(group: &Group, nodes: Nodes<'_>) -> Condition {
     let of = |holds, why, message: String| Condition::new(Kind::Moved, holds, why, message);
     match group.behind.as_ref().map(|b| &b.step) {
         None => of(true, Why::InForce, "the tree in force is the one over the present topology".to_owned()),
@@ -384,10 +418,10 @@ fn stalled<'a>(nodes: impl Iterator<Item = &'a Node>, id: GroupId) -> Condition 
 }
 
 /// Whether a link of the tree loses packets (decisions 3.14): forwarding continues, retransmissions slow it down.
-fn lossy<'a>(nodes: impl Iterator<Item = &'a Node>, id: GroupId) -> Condition {
-    let at_node = |n: &'a Node| {
-        let is_used = move |port: &str| n.spec.groups.get(&id).is_some_and(|p| uses_port(&n.spec, p, port));
-        let used = n.lossy.iter().filter(move |(port, _)| is_used(port));
+fn lossy<'a>(nodes: impl Iterator<Item = AtNode<'a>>) -> Condition {
+    let at_node = |at: AtNode<'a>| {
+        let is_used = move |port: &str| at.program().is_some_and(|program| uses_port(at.node, &program, port));
+        let used = at.node.lossy.iter().filter(move |(port, _)| is_used(port));
         used.map(|(_, lossy)| (lossy.link.as_str(), lossy.permille))
     };
     // Both ends have it.

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use canopy_control::pb::{WatchRequest, WatchResponse};
-use canopy_control::{Position, SentSpec};
+use canopy_control::{Position, SentSpec, SpecHead};
+use canopy_controller_core::desired::ProgramTimes;
+use canopy_controller_core::{DesiredNode, NodePrograms};
 use canopy_model::capture::CaptureOrder;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId};
 use canopy_model::log_level::LogOrder;
-use canopy_model::node_spec::NodeSpec;
 use canopy_model::retirement::CleanUpOrder;
 use tokio::task::JoinError;
 use tonic::Status;
@@ -48,27 +49,41 @@ impl Known {
 }
 
 /// What a node was sent.
-pub(crate) struct Content(SentSpec);
+pub(crate) struct Content {
+    sent: SentSpec,
+    groups: ProgramTimes,
+}
 
 impl Content {
-    /// Hashing a large spec takes long: off the async threads.
-    pub(crate) async fn of(spec: Arc<NodeSpec>) -> Result<Self, JoinError> {
-        tokio::task::spawn_blocking(move || Self(SentSpec::new(spec))).await
+    /// Hashing many programs takes long: off the async threads. `programs`: all of the node.
+    pub(crate) async fn of(desired: Arc<DesiredNode>, programs: NodePrograms) -> Result<Self, JoinError> {
+        let make =
+            move || Self { sent: SentSpec::new(head(&desired), programs.after(None)), groups: desired.groups.clone() };
+        tokio::task::spawn_blocking(make).await
+    }
+
+    /// The groups whose programs it has.
+    pub(crate) fn groups(&self) -> &ProgramTimes {
+        &self.groups
     }
 
     /// Term, generation and digest.
     pub(crate) fn name(&self) -> (u64, Generation, SpecDigest) {
-        self.0.name()
+        self.sent.name()
     }
 
     /// The empty delta for a node that holds this content, whatever it calls it; else the snapshot, or the rest of one that broke
-    /// off, of which each page is made when it is sent.
-    pub(crate) fn first_responses(&self, known: &Known) -> impl Iterator<Item = WatchResponse> + Send {
+    /// off, of which each page is made when it is sent. `programs`: all of the node, of the same state.
+    pub(crate) fn first_responses(
+        &self,
+        known: &Known,
+        programs: &NodePrograms,
+    ) -> impl Iterator<Item = WatchResponse> + Send + use<> {
         let (_, _, digest) = self.name();
         let is_known = known.digest == digest;
         let here = |(of, position): &(SpecDigest, Position)| (*of == digest).then_some(*position);
         let position = known.resume.as_ref().and_then(here).unwrap_or_default();
-        let pages = (!is_known).then(|| self.0.snapshot(position));
+        let pages = (!is_known).then(|| self.snapshot(position, programs));
         is_known.then(|| self.confirmation()).into_iter().chain(pages.into_iter().flatten())
     }
 
@@ -88,17 +103,28 @@ impl Content {
     }
 
     fn confirmation(&self) -> WatchResponse {
-        self.0.confirmation()
+        self.sent.confirmation()
     }
 
-    /// Advances to `next`; returns the delta that updates a node to it, unless it is too long for one message.
-    pub(crate) fn advance(&mut self, next: Arc<NodeSpec>) -> Option<WatchResponse> {
-        self.0.advance(next)
+    /// Advances to `next`; returns the delta that updates a node to it, unless it is too long for one message. `programs`: those that differ.
+    pub(crate) fn advance(&mut self, next: &DesiredNode, programs: &NodePrograms) -> Option<WatchResponse> {
+        let gone = next.groups.changed_since(&self.groups).filter(|(_, has_one)| !has_one).map(|(id, _)| (id, None));
+        let changes = gone.chain(programs.after(None).map(|(id, program)| (id, Some(program))));
+        let delta = self.sent.advance(head(next), changes);
+        self.groups = next.groups.clone();
+        delta
     }
 
-    /// What updates a node to the content: this delta, or the snapshot.
-    pub(crate) fn update(&self, delta: Option<WatchResponse>) -> impl Iterator<Item = WatchResponse> + Send {
-        let pages = delta.is_none().then(|| self.0.snapshot(Position::default()));
-        delta.into_iter().chain(pages.into_iter().flatten())
+    /// The snapshot from `position` on. `programs`: all of the node, of the same state.
+    pub(crate) fn snapshot(
+        &self,
+        position: Position,
+        programs: &NodePrograms,
+    ) -> impl Iterator<Item = WatchResponse> + Send + use<> {
+        self.sent.snapshot(position, programs.after(position.after_group))
     }
+}
+
+fn head(desired: &DesiredNode) -> SpecHead {
+    SpecHead { term: desired.term, generation: desired.generation, base: Arc::clone(&desired.base) }
 }

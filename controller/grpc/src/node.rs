@@ -6,23 +6,24 @@ use std::net::Ipv6Addr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use canopy_control::MINOR_VERSION;
 use canopy_control::pb::node_service_server::NodeService;
 use canopy_control::pb::{
     ReportRequest, ReportResponse, StreamTelemetryRequest, StreamTelemetryResponse, WatchRequest, WatchResponse,
 };
+use canopy_control::{MINOR_VERSION, Position};
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::events::{Code as EventKind, Event};
 use canopy_controller_actor::log_levels::LogTarget;
 use canopy_controller_actor::telemetry::NodeTelemetry;
-use canopy_controller_core::LateNews;
+use canopy_controller_core::desired::ProgramTimes;
 use canopy_controller_core::drops::are_packets;
+use canopy_controller_core::{DesiredNode, LateNews, NodePrograms};
 use canopy_model::FieldError;
 use canopy_model::capture::CapturedFrame;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId, check_name};
-use canopy_model::node_spec::{MAX_BRANCHES, NodeSpec};
+use canopy_model::node_spec::MAX_BRANCHES;
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
 use canopy_model::telemetry::{EventCode, GroupTelemetry, LateState, LinkLoss, LinkRtt};
 use canopy_units::UnixTime;
@@ -102,16 +103,20 @@ impl NodeService for Nodes {
         let stream = async_stream::stream! {
             // Dropped with the stream, whether server or agent ends it.
             let _connection = (connection, key);
-            let first = specs.borrow_and_update().clone();
-            let Ok(mut content) = Content::of(first).await else { yield Err(error::stopping()); return; };
+            let (first, programs) = match newest(&controller, &node, None, &mut specs, &mut closing).await {
+                Ok(newest) => newest,
+                Err(status) => { yield Err(status); return; }
+            };
+            let Ok(mut content) = Content::of(first, programs.clone()).await else { yield Err(error::stopping()); return; };
             let note = |content: &Content| _ = lock(&sent).insert(node.clone(), content.name());
             note(&content);
             // What it has not confirmed goes to it now, also if it waited for the agent.
             let trace = controller.sent(&node, 0, content.name().1);
             let traceparent = trace.map(|trace| trace.to_string()).unwrap_or_default();
-            for response in content.first_responses(&known) {
+            for response in content.first_responses(&known, &programs) {
                 yield Ok(WatchResponse { minor_version, traceparent: traceparent.clone(), ..response });
             }
+            drop(programs);
             loop {
                 let changed = tokio::select! {
                     changed = specs.changed() => changed,
@@ -134,14 +139,29 @@ impl NodeService for Nodes {
                     yield Err(error::unknown_node(&node));
                     return;
                 }
-                let next = specs.borrow_and_update().clone();
+                let before = content.name().1;
+                let known = Some(content.groups());
+                let (next, programs) = match newest(&controller, &node, known, &mut specs, &mut closing).await {
+                    Ok(newest) => newest,
+                    Err(status) => { yield Err(status); return; }
+                };
                 span.in_scope(|| tracing::debug!(generation = next.generation, "sending a change"));
-                let (before, after) = (content.name().1, next.generation);
-                let delta = content.advance(next);
+                let delta = content.advance(&next, &programs);
+                // Too long for a delta: the snapshot of the newest state.
+                let mut whole = None;
+                if delta.is_none() {
+                    let (next, programs) = match newest(&controller, &node, None, &mut specs, &mut closing).await {
+                        Ok(newest) => newest,
+                        Err(status) => { yield Err(status); return; }
+                    };
+                    let Ok(all) = Content::of(next, programs.clone()).await else { yield Err(error::stopping()); return; };
+                    content = all;
+                    whole = Some(content.snapshot(Position::default(), &programs));
+                }
                 note(&content);
-                let trace = controller.sent(&node, before, after);
+                let trace = controller.sent(&node, before, content.name().1);
                 let traceparent = trace.map(|trace| trace.to_string()).unwrap_or_default();
-                for response in content.update(delta) {
+                for response in delta.into_iter().chain(whole.into_iter().flatten()) {
                     yield Ok(WatchResponse { minor_version, traceparent: traceparent.clone(), ..response });
                 }
             }
@@ -223,7 +243,7 @@ impl Nodes {
     /// An agent that has accepted a higher term refuses this controller: the store is older than what agents saw. The
     /// controller takes a term beyond it, durably, and every agent follows.
     async fn outbid(&self, node: &str, known: &Known, span: &tracing::Span) -> Result<(), Status> {
-        let Some(spec) = self.controller.read(|d| d.node_spec(node)) else { return Ok(()) };
+        let Some(spec) = self.controller.read(|d| d.desired(node)) else { return Ok(()) };
         let (own, latest) = (spec.term, spec.generation);
         // An equal term with a generation that this life has not reached is of another life too.
         if (known.term, known.generation) <= (own, latest) {
@@ -258,7 +278,7 @@ impl Nodes {
 
     fn take_in(&self, sample: StreamTelemetryRequest) -> Result<(), Status> {
         let node = sample.node;
-        let spec = self.controller.read(|d| d.node_spec(&node)).ok_or_else(|| error::unknown_node(&node))?;
+        let desired = self.controller.read(|d| d.desired(&node)).ok_or_else(|| error::unknown_node(&node))?;
         let mut groups = BTreeMap::new();
         for (i, wire) in sample.groups.into_iter().enumerate() {
             let group = GroupTelemetry::try_from(wire)
@@ -282,17 +302,17 @@ impl Nodes {
         let fatal: Vec<_> = groups.values().flat_map(fatal_branches).collect();
         let late: Vec<_> = groups.values().flat_map(late_receivers).collect();
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
-        let known = |id| spec.groups.contains_key(&id);
+        let known = |id| desired.groups.contains(&id);
         let rises = self.controller.telemetry().record(&node, NodeTelemetry { time: taken, groups, drops }, known);
         if has_counters {
             let dropped = rises.iter().filter(|rise| are_packets(rise.reason)).map(|rise| rise.packets).sum();
             self.controller.chart_drops(&node, taken, dropped);
         }
         self.controller.drops_rose(&node, rises);
-        match self.controller.read(|d| d.node_spec(&node)) {
-            Some(now) if Arc::ptr_eq(&now, &spec) => {}
+        match self.controller.read(|d| d.desired(&node)) {
+            Some(now) if Arc::ptr_eq(&now, &desired) => {}
             // What has left the node meanwhile must be removed here.
-            Some(now) => self.controller.telemetry().retain(&node, |id| now.groups.contains_key(&id)),
+            Some(now) => self.controller.telemetry().retain(&node, |id| now.groups.contains(&id)),
             None => {
                 self.controller.telemetry().forget_node(&node);
                 return Err(error::unknown_node(&node));
@@ -332,7 +352,7 @@ impl Nodes {
         for (i, wire) in sample.events.into_iter().take(MAX_EVENTS).enumerate() {
             let event = canopy_model::telemetry::Event::try_from(wire)
                 .map_err(|e| error::field(FieldError::new(format!("events[{i}].{}", e.field), e.detail)))?;
-            if event.group.is_some_and(|id| !may_report(&spec, id, event.code)) {
+            if event.group.is_some_and(|id| !self.may_report(&node, id, event.code)) {
                 tracing::warn!(node, code = %event.code, group = ?event.group, "the node reports about a group that it has no part in: ignored");
                 continue;
             }
@@ -353,7 +373,7 @@ impl Nodes {
             self.controller.node_event(&node, &event);
         }
         // Of another epoch it may be another receiver with the same address.
-        let present = |group, epoch| spec.groups.get(&group).is_some_and(|g| g.epoch == epoch);
+        let present = |group, epoch| self.controller.read(|d| d.epoch_at(&node, group)) == Some(epoch);
         for (group, branch, _) in fatal.into_iter().filter(|(group, _, epoch)| present(*group, *epoch)) {
             self.controller.fatal_branch(&node, group, branch);
         }
@@ -370,11 +390,37 @@ impl Nodes {
         }
         Ok(())
     }
+
+    /// Whether an event of this group can come from a node: it has a program of the group, and sees a source's first data at the headend only.
+    fn may_report(&self, node: &str, group: GroupId, code: EventCode) -> bool {
+        self.controller.read(|d| match code {
+            EventCode::FirstData => d.is_headend(node, group),
+            _ => d.epoch_at(node, group).is_some(),
+        })
+    }
 }
 
-/// Whether an event of this group can come from a node: it has a program of the group, and sees a source's first data at the headend only.
-fn may_report(spec: &NodeSpec, group: GroupId, code: EventCode) -> bool {
-    spec.groups.get(&group).is_some_and(|g| code != EventCode::FirstData || g.headend.is_some())
+/// What a node is to have, and its programs that differ from those of `before`, once `specs` has it: a power cut cannot take it back then,
+/// and the change waits for the node's confirmation.
+///
+/// # Errors
+/// The node left the topology, or the controller stops.
+async fn newest(
+    controller: &Controller,
+    node: &str,
+    before: Option<&ProgramTimes>,
+    specs: &mut watch::Receiver<Arc<DesiredNode>>,
+    closing: &mut watch::Receiver<bool>,
+) -> Result<(Arc<DesiredNode>, NodePrograms), Status> {
+    let version = |of: &DesiredNode| (of.term, of.generation);
+    let (desired, programs) = controller.desired(node, before).ok_or_else(|| error::unknown_node(node))?;
+    tokio::select! {
+        published = specs.wait_for(|published| version(published) >= version(&desired)) => {
+            published.map_err(|_| error::unknown_node(node))?;
+        }
+        () = closed(closing) => return Err(error::stopping()),
+    }
+    Ok((desired, programs))
 }
 
 /// Receivers whose queue pair is in error, with the group's epoch at the node.

@@ -70,7 +70,7 @@ impl Controller {
 
     /// The present spec of a node.
     pub fn spec(&self, node: &str) -> Option<Arc<NodeSpec>> {
-        self.domain.node_spec(node)
+        self.domain.node_spec(node).map(Arc::new)
     }
 
     /// The group's program in a node's spec.

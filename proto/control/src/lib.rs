@@ -39,7 +39,7 @@ mod testing;
 
 pub use items::{Items, Position};
 pub use membership::phase_from_wire;
-pub use sent::SentSpec;
+pub use sent::{SentSpec, SpecHead};
 pub use staged::Staged;
 pub use update::{Accepted, HeldSpec, MINOR_VERSION, apply_update, delta_response, snapshot_responses};
 pub use update_error::UpdateError;

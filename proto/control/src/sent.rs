@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node's desired state as a controller sends it. Each item is encoded when it is sent and not kept: what an agent holds follows from the
-//! spec that was sent last, and of the content the digest is enough.
-//!
-//! So an item is encoded again when it leaves the digest, and equal items have to have equal encodings: no message has a map, whose
-//! order would be another one each time, and what compares as equal travels as the same.
+//! A node's desired state as a controller sends it. Each program is made and encoded when it is sent, and none is kept: of what an agent
+//! holds, the digest of each item is enough to know what differs.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use canopy_model::digest::SpecDigest;
-use canopy_model::ids::Generation;
-use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec};
+use canopy_model::ids::{Generation, GroupId};
+use canopy_model::node_spec::{GroupProgram, NodeBase};
 use prost::Message;
 
 use crate::digest::{of_base, of_group};
@@ -18,27 +16,41 @@ use crate::items::{MAX_PAGE_OCTETS, Position, item, pages};
 use crate::pb;
 use crate::update::{delta_of, page_response};
 
-/// What was sent to a node last, and its digest.
+/// A [`NodeSpec`](canopy_model::node_spec::NodeSpec) without its programs.
+#[derive(Clone, Debug)]
+pub struct SpecHead {
+    /// Of the controller.
+    pub term: u64,
+    /// Grows with every change.
+    pub generation: Generation,
+    /// What does not depend on groups.
+    pub base: Arc<NodeBase>,
+}
+
+/// What was sent to a node last: its head, and the digest of each item.
 #[derive(Clone, Debug)]
 pub struct SentSpec {
-    spec: Arc<NodeSpec>,
-    /// Of the base alone: it has all routes of the node.
+    head: SpecHead,
     of_base: SpecDigest,
+    of_groups: HashMap<GroupId, SpecDigest>,
+    /// Of all.
     digest: SpecDigest,
 }
 
 impl SentSpec {
-    /// Encodes and hashes every item, which takes long for a large spec.
-    pub fn new(spec: Arc<NodeSpec>) -> Self {
-        let of_base = of_base(&base(&spec.base));
+    /// Encodes and hashes every item, which takes long for a large spec. `programs`: all, each with its group.
+    pub fn new(head: SpecHead, programs: impl Iterator<Item = (GroupId, GroupProgram)>) -> Self {
+        let of_base = of_base(&base(&head.base));
+        let of_groups: HashMap<GroupId, SpecDigest> =
+            programs.map(|(id, of_one)| (id, of_group(id, &program(&of_one)))).collect();
         let mut digest = of_base;
-        spec.groups.iter().for_each(|(id, of_one)| digest.toggle(of_group(*id, &program(of_one))));
-        Self { spec, of_base, digest }
+        of_groups.values().for_each(|of_one| digest.toggle(*of_one));
+        Self { head, of_base, of_groups, digest }
     }
 
     /// Term, generation and digest.
     pub fn name(&self) -> (u64, Generation, SpecDigest) {
-        (self.spec.term, self.spec.generation, self.digest)
+        (self.head.term, self.head.generation, self.digest)
     }
 
     /// The empty delta, for a node that holds this content.
@@ -46,18 +58,28 @@ impl SentSpec {
         delta_of(self.name(), pb::NodeDelta { from_digest: self.digest.into(), ..Default::default() })
     }
 
-    /// The snapshot from `position` on, page by page.
-    pub fn snapshot(&self, position: Position) -> impl Iterator<Item = pb::WatchResponse> + Send {
-        let groups = self.spec.groups.after(position.after_group).map(|(id, of_one)| (*id, program(of_one)));
-        pages(base(&self.spec.base), groups, position).map(|page| page_response(self.name(), page))
+    /// The snapshot from `position` on, page by page. `programs`: those of the groups behind that position, in the order of their groups'
+    /// identifiers; each is asked for when its page is made.
+    pub fn snapshot<I: Iterator<Item = (GroupId, GroupProgram)> + Send>(
+        &self,
+        position: Position,
+        programs: I,
+    ) -> impl Iterator<Item = pb::WatchResponse> + Send + use<I> {
+        let groups = programs.map(|(id, of_one)| (id, program(&of_one)));
+        let name = self.name();
+        pages(base(&self.head.base), groups, position).map(move |page| page_response(name, page))
     }
 
-    /// Goes to `next`, and returns the delta that takes a node there; `None` if that is longer than a page of a snapshot. Only items that
-    /// differ are encoded; with a common origin it costs what differs.
-    pub fn advance(&mut self, next: Arc<NodeSpec>) -> Option<pb::WatchResponse> {
+    /// Goes to `next`, and returns the delta that takes a node there; `None` if that is longer than a page of a snapshot. `changes`: the
+    /// programs that differ, or may, and `None` for a group that has none any more.
+    pub fn advance(
+        &mut self,
+        next: SpecHead,
+        changes: impl Iterator<Item = (GroupId, Option<GroupProgram>)>,
+    ) -> Option<pb::WatchResponse> {
         let mut delta = pb::NodeDelta { from_digest: self.digest.into(), ..Default::default() };
         let mut room = MAX_PAGE_OCTETS;
-        if self.spec.base != next.base {
+        if self.head.base != next.base {
             let octets = base(&next.base);
             self.digest.toggle(self.of_base);
             self.of_base = of_base(&octets);
@@ -65,15 +87,20 @@ impl SentSpec {
             room = room.saturating_sub(octets.len());
             delta.base = Some(octets);
         }
-        for (id, changed) in next.groups.changed_since(&self.spec.groups) {
-            if let Some(before) = self.spec.groups.get(&id) {
-                self.digest.toggle(of_group(id, &program(before)));
-            }
-            let Some(octets) = changed.map(program) else {
-                delta.removed_groups.push(id.get());
+        for (id, changed) in changes {
+            let Some(octets) = changed.map(|changed| program(&changed)) else {
+                if let Some(before) = self.of_groups.remove(&id) {
+                    self.digest.toggle(before);
+                    delta.removed_groups.push(id.get());
+                }
                 continue;
             };
-            self.digest.toggle(of_group(id, &octets));
+            let of_one = of_group(id, &octets);
+            match self.of_groups.insert(id, of_one) {
+                Some(before) if before == of_one => continue,
+                before => before.into_iter().for_each(|before| self.digest.toggle(before)),
+            }
+            self.digest.toggle(of_one);
             room = room.saturating_sub(octets.len());
             match room {
                 // It is too long for a delta.
@@ -81,7 +108,7 @@ impl SentSpec {
                 _ => delta.upserted_groups.push(item(id, octets)),
             }
         }
-        self.spec = next;
+        self.head = next;
         let response = delta_of(self.name(), delta);
         (room > 0 && response.encoded_len() <= MAX_PAGE_OCTETS).then_some(response)
     }
@@ -97,12 +124,28 @@ fn program(program: &GroupProgram) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use canopy_model::ids::GroupId;
+    use canopy_model::node_spec::NodeSpec;
     use proptest::prelude::*;
 
     use super::*;
     use crate::testing::{full_spec, node_spec};
     use crate::{Accepted, HeldSpec, Items, Staged, apply_update};
+
+    fn head(spec: &NodeSpec) -> SpecHead {
+        SpecHead { term: spec.term, generation: spec.generation, base: Arc::clone(&spec.base) }
+    }
+
+    fn programs(spec: &NodeSpec, after: Option<GroupId>) -> impl Iterator<Item = (GroupId, GroupProgram)> + Send {
+        spec.groups.after(after).map(|(id, program)| (*id, program.clone()))
+    }
+
+    fn sent(spec: &NodeSpec) -> SentSpec {
+        SentSpec::new(head(spec), programs(spec, None))
+    }
+
+    fn advance(sent: &mut SentSpec, from: &NodeSpec, to: &NodeSpec) -> Option<pb::WatchResponse> {
+        sent.advance(head(to), to.groups.changed_since(&from.groups).map(|(id, program)| (id, program.cloned())))
+    }
 
     fn accept(held: Option<&HeldSpec>, responses: impl Iterator<Item = pb::WatchResponse>) -> HeldSpec {
         let mut staged: Option<Staged> = None;
@@ -116,21 +159,23 @@ mod tests {
         /// Catches a digest that depends on what was sent before, and a delta from something else than what was sent last.
         #[test]
         fn an_agent_holds_what_was_sent_last_whatever_came_before(specs in prop::collection::vec(node_spec(), 1..5)) {
-            let mut specs = specs.into_iter().zip(1..).map(|(spec, generation)| Arc::new(NodeSpec { term: 1, generation, ..spec }));
-            let mut sent = SentSpec::new(specs.next().unwrap());
-            let mut held = accept(None, sent.snapshot(Position::default()));
+            let mut specs = specs.into_iter().zip(1..).map(|(spec, generation)| NodeSpec { term: 1, generation, ..spec });
+            let mut newest = specs.next().unwrap();
+            let mut sent = sent(&newest);
+            let mut held = accept(None, sent.snapshot(Position::default(), programs(&newest, None)));
             for spec in specs {
-                let delta = sent.advance(spec.clone()).unwrap();
+                let delta = advance(&mut sent, &newest, &spec).unwrap();
                 held = accept(Some(&held), std::iter::once(delta));
-                prop_assert_eq!(held.spec(), &*spec);
+                prop_assert_eq!(held.spec(), &spec);
                 prop_assert_eq!(sent.name().2, Items::encode(&spec).digest());
+                newest = spec;
             }
             prop_assert_eq!(held.digest(), sent.name().2);
             prop_assert_eq!(accept(Some(&held), std::iter::once(sent.confirmation())), held);
         }
     }
 
-    /// Catches an encoding that depends on how equal routes were made: what left the digest would be something else than what came in.
+    /// Catches an encoding that depends on how equal routes were made: an agent that holds them would get them again.
     #[test]
     fn equal_specs_have_equal_encodings() {
         let spec = full_spec();
@@ -138,7 +183,7 @@ mod tests {
         let base = same.base_mut();
         base.routes = base.routes.iter().collect();
         assert!(!spec.base.routes.is_empty() && same == spec);
-        let [a, b] = [spec, same].map(|spec| SentSpec::new(Arc::new(spec)).name());
+        let [a, b] = [spec, same].map(|spec| sent(&spec).name());
         assert_eq!(a, b);
     }
 
@@ -150,7 +195,7 @@ mod tests {
         assert_ne!(first, last);
         to.groups.get_mut(&first).unwrap().epoch += 1;
         to.groups.remove(&last);
-        let response = SentSpec::new(Arc::new(from.clone())).advance(Arc::new(to)).unwrap();
+        let response = advance(&mut sent(&from), &from, &to).unwrap();
         let Some(pb::watch_response::Update::Delta(d)) = response.update else { panic!("{response:?}") };
         assert_eq!(d.base, None);
         assert_eq!(d.upserted_groups.iter().map(|p| p.group_id).collect::<Vec<_>>(), [first.get()]);
@@ -168,16 +213,31 @@ mod tests {
             let id = GroupId::new("id", 1_000 + id).unwrap();
             many.groups.insert(id, GroupProgram { group_id: id, ..program.clone() });
         }
-        let mut sent = SentSpec::new(Arc::new(few));
-        assert_eq!(sent.advance(Arc::new(many.clone())), None);
-        let pages: Vec<_> = sent.snapshot(Position::default()).collect();
+        let mut sent = sent(&few);
+        assert_eq!(advance(&mut sent, &few, &many), None);
+        let pages: Vec<_> = sent.snapshot(Position::default(), programs(&many, None)).collect();
         assert!(pages.len() > 1 && pages.iter().all(|page| page.encoded_len() < MAX_PAGE_OCTETS * 21 / 20));
         assert_eq!(accept(None, pages.into_iter()).spec(), &many);
         // An agent that has the first page gets the rest.
         let resumed = Position { base_octets: usize::MAX, after_group: GroupId::new("id", 12_999).ok() };
-        let rest: Vec<_> = sent.snapshot(resumed).collect();
+        let rest: Vec<_> = sent.snapshot(resumed, programs(&many, resumed.after_group)).collect();
         let Some(pb::watch_response::Update::Page(page)) = &rest[0].update else { panic!("{rest:?}") };
         assert!((rest.len(), page.first, page.last, page.base.len()) == (1, false, true, 0), "{page:?}");
         assert_eq!(page.groups.iter().map(|g| g.group_id).collect::<Vec<_>>(), [13_000]);
+    }
+
+    /// Catches a program that is sent although the node holds it, and a removal of what it does not hold.
+    #[test]
+    fn what_does_not_differ_is_not_sent() {
+        let spec = full_spec();
+        let (id, program) = spec.groups.iter().next().unwrap();
+        let unknown = GroupId::new("id", 9_999).unwrap();
+        let mut sent = sent(&spec);
+        let (_, _, digest) = sent.name();
+        let changes = [(*id, Some(program.clone())), (unknown, None)];
+        let response = sent.advance(head(&spec), changes.into_iter()).unwrap();
+        let Some(pb::watch_response::Update::Delta(d)) = response.update else { panic!("{response:?}") };
+        assert_eq!((d.base, d.upserted_groups, d.removed_groups), (None, vec![], vec![]));
+        assert_eq!((d.from_digest, sent.name().2), (Vec::from(digest), digest));
     }
 }

@@ -60,7 +60,7 @@ fn beside(state: &State, [a, b]: [&[u32]; 2]) -> BTreeSet<GroupId> {
     let sides = [side(a, b), side(b, a)];
     let [of_a, of_b] = &sides;
     let smaller = if of_a.len() <= of_b.len() { of_a } else { of_b };
-    smaller.iter().flat_map(|node| state.nodes[*node].spec.groups.keys().copied()).collect()
+    smaller.iter().flat_map(|node| state.nodes[*node].spec.groups.ids()).collect()
 }
 
 /// Whether the group's tree may lead over a link that is gained, from the end `near` to the end `far`.
@@ -81,11 +81,11 @@ fn is_chosen(state: &State, network: &Network, group: &Group, link: usize, near:
 /// Whether `child` is in the group's tree and would rather have its parent over this link, which is so many hops from the root, than where
 /// it has it.
 fn is_preferred(state: &State, network: &Network, group: &Group, of: (usize, u32), child: NodeIx) -> bool {
-    let Some(program) = state.nodes[child].spec.groups.get(&group.allocation.group_id) else { return false };
+    let Some(program) = state.program(group, child) else { return false };
     let (link, level) = of;
     let mut ways = network.sound(child);
     let preference = |a| preference(network, group.allocation.tree_id, level, child, a);
-    let present = ways.clone().find(|a| a.port == program.upstream.port).map(preference);
+    let present = ways.clone().find(|a| a.port == program.upstream_port()).map(preference);
     ways.any(|a| a.link == link && present.is_none_or(|present| preference(a) < present))
 }
 

@@ -10,8 +10,6 @@
 //! Before a group is open its headend takes no data, so nothing can be acknowledged, and opening it needs every node's confirmation. A
 //! session has a Designated QPN of its own: feedback of an earlier one reaches no program of it.
 
-use canopy_model::ids::GroupId;
-
 use super::Domain;
 pub(super) use super::far::{MAX_BEHIND, MAX_FORCED, is_far, waits_for_nodes};
 use super::state::State;
@@ -37,7 +35,7 @@ pub(super) fn note(state: &State, group: &mut Group) {
         return;
     }
     let next = *group.confirming.get_or_insert(Confirmed { epoch: old.epoch, revision: state.revision });
-    if old.nodes().all(|n| is_caught_up(&state.nodes[n], old.allocation.group_id, next.revision)) {
+    if old.nodes().all(|n| is_caught_up(state.on_ground(), n, old, next.revision)) {
         (group.confirmed, group.confirming) = (Some(next), None);
     }
 }
@@ -61,10 +59,14 @@ pub(super) fn exceeded<'a>(
     most: u32,
 ) -> Option<String> {
     let known = group.confirmed.filter(|_| group.is_open())?;
-    let id = group.allocation.group_id;
+    // What the nodes have now.
+    let present = state.groups.by_id(group.allocation.group_id)?;
     let behind = epoch.saturating_sub(known.epoch);
-    let lags = |node: &&str, revision| state.node(node).is_none_or(|node| !is_caught_up(node, id, revision));
-    let is_new = |node: &&str| !state.node(node).is_some_and(|node| has_program(node, id));
+    let lags = |node: &&str, revision| {
+        state.index(node).is_none_or(|at| !is_caught_up(state.on_ground(), at, present, revision))
+    };
+    let has_program = |node: &Node| node.spec.groups.contains(&present.allocation.group_id);
+    let is_new = |node: &&str| !state.node(node).is_some_and(has_program);
     let mut nodes = nodes.into_iter();
     // A node that was in the tree once may still run that program; one of this session, of at most so many epochs ago.
     let is_long = epoch.saturating_sub(group.session) > MAX_FORCED;
@@ -80,8 +82,4 @@ pub(super) fn exceeded<'a>(
          another: start canopy-agent there, mend what it reports, or take the node out of the topology",
         known.epoch
     ))
-}
-
-fn has_program(node: &Node, id: GroupId) -> bool {
-    node.spec.groups.contains_key(&id)
 }

@@ -6,23 +6,25 @@ use std::net::Ipv6Addr;
 
 use canopy_model::capture::MINOR_VERSION;
 use canopy_model::ids::PortIndex;
-use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
+use canopy_model::node_spec::{BranchKind, Peer};
 
 use super::state::State;
 use crate::capture::{CapturePlan, Headers, Listed, Place, Seen};
+use crate::desired::DesiredNode;
+use crate::programs::Program;
 use crate::resource::Group;
 
 /// The places of a group's tree, up to the node that has more than `most` before it; `None` if it has no tree.
 pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CapturePlan> {
     let tree = &group.plan()?.tree;
     let id = group.allocation.group_id;
-    let root = &state.nodes[tree.nodes.first()?.node].spec;
-    let program = root.groups.get(&id)?;
+    let root = tree.nodes.first()?.node;
+    let program = state.program(group, root)?.make();
     let listed = listed(program.headend.as_ref());
     let mut plan = CapturePlan {
         group_id: id,
         group: program.name.clone(),
-        headend: root.base.name.clone(),
+        headend: state.nodes[root].spec.base.name.clone(),
         start: program.start_psn,
         places: Vec::new(),
         able: Vec::new(),
@@ -34,7 +36,7 @@ pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CaptureP
     for (position, tree_node) in tree.nodes.iter().enumerate() {
         let node = &state.nodes[tree_node.node];
         let spec = &node.spec;
-        let Some(program) = spec.groups.get(&id) else { continue };
+        let Some(program) = state.program(group, tree_node.node).map(Program::make) else { continue };
         if plan.places.len() >= most {
             plan.left_out += 1 + program.branches.len() as u64;
             continue;
@@ -48,7 +50,7 @@ pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CaptureP
         let input = program.headend.as_ref().map_or(program.upstream.port, |h| h.source_port);
         let arrives = match sent[position] {
             Some(at) => plan.places[at].expected.clone(),
-            None => program.headend.as_ref().map(|_| Headers::sent(program)),
+            None => program.headend.as_ref().map(|_| Headers::sent(&program)),
         };
         plan.places.push(place(input, Seen::Arrival, sent[position], arrives.clone()));
         let arrival = plan.places.len() - 1;
@@ -59,13 +61,13 @@ pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CaptureP
                     if let Some(child) = children.next() {
                         sent[*child] = Some(plan.places.len());
                     }
-                    (Seen::ToNode { sid }, arrives.as_ref().and_then(|h| h.to_node(program, &spec.base, sid)))
+                    (Seen::ToNode { sid }, arrives.as_ref().and_then(|h| h.to_node(&program, &spec.base, sid)))
                 }
                 BranchKind::Receiver { qpn, .. } => {
                     let entry = listed.get(&(spec.base.node_address, branch.address));
                     let listed = entry.map_or(Listed::Provisioned, |entry| Listed::Tlv(*entry));
                     let is_late = branch.at_boundary || branch.start.is_some();
-                    let copy = arrives.as_ref().map(|h| h.to_receiver(program, branch.address, qpn, is_late));
+                    let copy = arrives.as_ref().map(|h| h.to_receiver(&program, branch.address, qpn, is_late));
                     (Seen::ToReceiver { address: branch.address, listed }, copy)
                 }
             };
@@ -89,7 +91,7 @@ fn listed(headend: Option<&canopy_model::node_spec::Headend>) -> HashMap<(Ipv6Ad
     entries
 }
 
-fn port_and_peer(spec: &NodeSpec, index: PortIndex) -> (String, String) {
+fn port_and_peer(spec: &DesiredNode, index: PortIndex) -> (String, String) {
     let Some(port) = spec.base.ports.iter().find(|port| port.index == index) else { return Default::default() };
     let (Peer::Node { name, .. } | Peer::Host { name, .. }) = &port.peer;
     (port.name.clone(), name.clone())

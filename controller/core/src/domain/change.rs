@@ -2,12 +2,12 @@
 //! What a prepared command changes, and applying it: the only place where intents and nodes' specs change.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use canopy_model::ids::{Generation, GroupId, PortIndex};
 use canopy_model::labels::Labels;
-use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec, PortThresholds};
-use canopy_model::programs::Programs;
+use canopy_model::node_spec::{NodeBase, PortThresholds};
 use canopy_model::srh_hmac::SrhHmac;
 use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
@@ -17,10 +17,10 @@ use super::state::State;
 use super::unrecorded::Unrecorded;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
+use crate::desired::{DesiredNode, ProgramOrder, ProgramTimes};
 use crate::error::DomainError;
-use crate::program_times::ProgramTimes;
 use crate::record::{Record, RecordedRtt, StateRecord};
-use crate::resource::{Behind, Group, GroupState, Node, Silence, Topology};
+use crate::resource::{Behind, Group, GroupState, Node, Silence, Stall, Topology};
 use crate::retirement::{RetireStep, Retirement, Retirements};
 use crate::topology::NodeIx;
 
@@ -103,8 +103,8 @@ pub(super) struct GroupEffect {
     pub(super) name: String,
     /// `None`: the group is deleted.
     pub(super) group: Option<Group>,
-    /// Of the nodes whose programs of the group change, or may.
-    pub(super) programs: Vec<(NodeIx, GroupProgram)>,
+    /// The nodes that have another program of the group from now on, or did not have one.
+    pub(super) programs: Vec<NodeIx>,
     /// Behind the numbers that were drawn for it.
     pub(super) cursors: Cursors,
 }
@@ -157,8 +157,8 @@ pub(super) struct Replan {
     pub(super) state: GroupState,
     /// See [`Group::behind`].
     pub(super) behind: Option<Behind>,
-    /// Of the nodes whose programs of the group change, or may; over another topology of all its nodes.
-    pub(super) programs: Vec<(NodeIx, GroupProgram)>,
+    /// The nodes that have another program of the group from now on, or did not have one.
+    pub(super) programs: Vec<NodeIx>,
 }
 
 /// New thresholds, and the round-trip times that become durable with them.
@@ -211,7 +211,9 @@ impl State {
         if let Some(old) = &old {
             self.unprogram(old.allocation.group_id, old.nodes().collect(), &name, &mut changed);
         }
-        self.program(programs, &mut changed);
+        if let Some(new) = self.groups.get(&name) {
+            self.reprogram(new.allocation.group_id, programs, &mut changed);
+        }
         (self.settled(changed), vec![name])
     }
 
@@ -219,31 +221,24 @@ impl State {
     fn unprogram(&mut self, id: GroupId, before: Vec<NodeIx>, name: &str, changed: &mut BTreeSet<NodeIx>) {
         let stays: HashSet<NodeIx> = self.groups.get(name).into_iter().flat_map(Group::nodes).collect();
         for node in before.into_iter().filter(|node| !stays.contains(node)) {
-            self.change_node(node, |spec, since, _| {
-                spec.groups.remove(&id);
-                since.remove(&id);
-            });
+            self.change_node(node, |spec| spec.groups.remove(&id));
             changed.insert(node);
         }
     }
 
-    /// Gives nodes these programs.
-    fn program(&mut self, programs: Vec<(NodeIx, GroupProgram)>, changed: &mut BTreeSet<NodeIx>) {
-        for (node, program) in programs {
-            let id = program.group_id;
-            if self.nodes[node].spec.groups.get(&id) != Some(&program) {
-                self.change_node(node, |spec, since, generation| {
-                    spec.groups.insert(id, program);
-                    since.insert(id, generation);
-                });
-                changed.insert(node);
-            }
+    /// These nodes have another program of the group from now on.
+    fn reprogram(&mut self, id: GroupId, nodes: Vec<NodeIx>, changed: &mut BTreeSet<NodeIx>) {
+        for node in nodes {
+            self.change_node(node, |spec| spec.groups.insert(id, spec.generation));
+            let Node { spec, order, .. } = &mut self.nodes[node];
+            order.push(id, spec.generation, &spec.groups);
+            changed.insert(node);
         }
     }
 
     /// Forgets the stalls of programs that changed nodes do not have any more, once for each node. Returns their names, in order.
     fn settled(&mut self, nodes: BTreeSet<NodeIx>) -> Vec<String> {
-        nodes.iter().for_each(|node| self.nodes[*node].prune_stalls());
+        nodes.iter().for_each(|node| self.prune_stalls(*node));
         let mut names: Vec<String> = nodes.into_iter().map(|n| self.nodes[n].spec.base.name.clone()).collect();
         names.sort_unstable();
         names
@@ -262,11 +257,11 @@ impl State {
             let (id, before) = (old.allocation.group_id, old.nodes().collect());
             self.groups.replan(&name, epoch, displaced, state, behind);
             self.unprogram(id, before, &name, &mut changed);
-            self.program(programs, &mut changed);
+            self.reprogram(id, programs, &mut changed);
             groups.push(name);
         }
         for (node, base) in bases {
-            self.change_node(node, |spec, _, _| spec.base = Arc::new(base));
+            self.change_node(node, |spec| spec.base = Arc::new(base));
             changed.insert(node);
         }
         let mut ports = BTreeSet::new();
@@ -284,14 +279,23 @@ impl State {
         LinksApplied { nodes, groups, ports }
     }
 
-    /// Changes a node's spec in place. It is copied first only while a stream still holds it to compute a delta, so
-    /// that many changes between two pushes cost one copy.
-    fn change_node(&mut self, node: NodeIx, change: impl FnOnce(&mut NodeSpec, &mut ProgramTimes, Generation)) {
-        let revision = self.revision;
-        let node = &mut self.nodes[node];
-        let spec = Arc::make_mut(&mut node.spec);
-        spec.generation = revision;
-        change(spec, &mut node.since, revision);
+    /// Changes what a node is to have, which is of the present revision then.
+    fn change_node(&mut self, node: NodeIx, change: impl FnOnce(&mut DesiredNode)) {
+        let spec = Arc::make_mut(&mut self.nodes[node].spec);
+        spec.generation = self.revision;
+        change(spec);
+    }
+
+    /// Removes the reports on branches that no longer exist.
+    fn prune_stalls(&mut self, at: NodeIx) {
+        // Behind a child node receivers come and go; a receiver of another epoch is another one.
+        let is_there = |(id, branch): &(GroupId, Ipv6Addr), stall: &Stall| {
+            let branch = self.program_of(*id, at).and_then(|program| program.branch(*branch));
+            branch.is_some_and(|branch| !stall.is_receiver || branch.since == stall.since)
+        };
+        let stalls = self.nodes[at].stalls.iter();
+        let gone: Vec<_> = stalls.filter(|(key, stall)| !is_there(key, stall)).map(|(key, _)| *key).collect();
+        gone.iter().for_each(|key| drop(self.nodes[at].stalls.remove(key)));
     }
 
     pub(super) fn apply_silence(&mut self, effect: SilenceEffect) {
@@ -330,15 +334,17 @@ impl State {
     pub(super) fn apply_topology(&mut self, effect: TopologyEffect) -> (Vec<String>, Vec<String>) {
         let TopologyEffect { topology, bases, replans, unrecorded } = effect;
         self.unrecorded = unrecorded;
-        let mut of_nodes = vec![Programs::default(); bases.len()];
+        let mut of_nodes = vec![(BTreeSet::new(), HashSet::new()); bases.len()];
         let mut groups = Vec::new();
         for replan in replans {
             let Replan { name, epoch, displaced, state, behind, programs } = replan;
             if !self.groups.replan(&name, epoch, displaced, state, behind) {
                 continue;
             }
-            for (node, program) in programs {
-                of_nodes[node].insert(program.group_id, program);
+            if let Some(group) = self.groups.get(&name) {
+                let id = group.allocation.group_id;
+                group.nodes().for_each(|node| _ = of_nodes[node].0.insert(id));
+                programs.into_iter().for_each(|node| _ = of_nodes[node].1.insert(id));
             }
             groups.push(name);
         }
@@ -351,20 +357,29 @@ impl State {
         }
         let mut changed: BTreeSet<String> =
             old.keys().filter(|name| labels(&self.topology, name) != labels(&topology, name)).cloned().collect();
-        for (base, programs) in bases.into_iter().zip(of_nodes) {
+        let mut renewed = Vec::new();
+        for (base, (ids, is_changed)) in bases.into_iter().zip(of_nodes) {
             let name = base.name.clone();
             let previous = old.remove(&name);
-            let same = previous.as_ref().is_some_and(|n| *n.spec.base == base && n.spec.groups == programs);
+            let before = previous.as_ref().map(|node| &node.spec.groups);
+            let since = |id| before.and_then(|before| before.get(id)).filter(|_| !is_changed.contains(id));
+            let times: ProgramTimes = ids.iter().map(|id| (*id, since(id).unwrap_or(self.revision))).collect();
+            let same = previous.as_ref().is_some_and(|n| *n.spec.base == base && n.spec.groups == times);
             self.nodes.push(match previous {
                 Some(node) if same => node,
                 previous => {
                     changed.insert(name);
-                    self.renewed(previous, base, programs)
+                    renewed.push(self.nodes.len());
+                    self.renewed(previous, base, times)
                 }
             });
         }
         changed.extend(old.into_keys());
         self.topology = topology;
+        for node in renewed {
+            self.prune_stalls(node);
+            self.nodes[node].prune_losses();
+        }
         self.mark_retired();
         (changed.into_iter().collect(), groups)
     }
@@ -373,7 +388,7 @@ impl State {
     pub(super) fn apply_hmac(&mut self, keys: Option<SrhHmac>) -> Vec<String> {
         // Every node, at each step of a rotation: the keys are the domain's.
         for node in 0..self.nodes.len() {
-            self.change_node(node, |spec, _, _| spec.base_mut().hmac.clone_from(&keys));
+            self.change_node(node, |spec| spec.base_mut().hmac.clone_from(&keys));
         }
         (self.hmac.keys, self.hmac.since, self.hmac.waits_for) = (keys, self.revision, 0);
         let mut names: Vec<String> = self.nodes.iter().map(|node| node.spec.base.name.clone()).collect();
@@ -383,7 +398,7 @@ impl State {
 
     /// Returns the name of the node.
     pub(super) fn apply_thresholds(&mut self, effect: ThresholdEffect) -> String {
-        self.change_node(effect.node, |spec, _, _| set_thresholds(spec, effect.ports));
+        self.change_node(effect.node, |spec| set_thresholds(spec, effect.ports));
         self.nodes[effect.node].spec.base.name.clone()
     }
 
@@ -392,26 +407,17 @@ impl State {
         set_thresholds(Arc::make_mut(&mut self.nodes[effect.node].spec), effect.ports);
     }
 
-    /// A node with a new spec of the present revision; its agent's last status and the generations of unchanged
-    /// programs are kept.
-    fn renewed(&self, previous: Option<Node>, base: NodeBase, groups: Programs) -> Node {
-        let unchanged = |id, program: &GroupProgram| {
-            let node = previous.as_ref()?;
-            (node.spec.groups.get(id)? == program).then(|| node.since.get(id)).flatten()
-        };
-        let since = groups.iter().map(|(id, p)| (*id, unchanged(id, p).unwrap_or(self.revision))).collect();
-        let spec = Arc::new(NodeSpec { term: self.term, generation: self.revision, base: Arc::new(base), groups });
-        let mut node = match previous {
-            Some(previous) => Node { spec, since, ..previous },
-            None => Node::new(spec, since),
-        };
-        node.prune_stalls();
-        node.prune_losses();
-        node
+    /// A node with a new spec of the present revision; its agent's last status is kept.
+    fn renewed(&self, previous: Option<Node>, base: NodeBase, groups: ProgramTimes) -> Node {
+        let spec = Arc::new(DesiredNode { term: self.term, generation: self.revision, base: Arc::new(base), groups });
+        match previous {
+            Some(previous) => Node { order: ProgramOrder::of(&spec.groups), spec, ..previous },
+            None => Node::new(spec),
+        }
     }
 }
 
-fn set_thresholds(spec: &mut NodeSpec, ports: Vec<(PortIndex, Option<PortThresholds>)>) {
+fn set_thresholds(spec: &mut DesiredNode, ports: Vec<(PortIndex, Option<PortThresholds>)>) {
     let base = spec.base_mut();
     for (index, thresholds) in ports {
         if let Some(port) = base.ports.get_mut(usize::from(index.get()) - 1) {

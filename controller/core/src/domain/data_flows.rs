@@ -23,11 +23,14 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use canopy_model::ids::GroupId;
-use canopy_model::node_spec::{BranchKind, GroupProgram};
+use canopy_model::node_spec::{Branch, BranchKind};
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_units::Monotonic;
 
+use crate::programs::Program;
 use crate::resource::Node;
+use crate::status::AtNode;
+use crate::topology::NodeIx;
 
 /// Samples kept of a group at a node. Of a parent they must reach back beyond the newest one of its child.
 const SAMPLES: usize = 4;
@@ -138,13 +141,37 @@ pub(super) struct Withheld {
     pub(super) since: Monotonic,
 }
 
+/// A node's part in a group, with its present program.
+pub(super) struct Part<'a> {
+    pub(super) at: AtNode<'a>,
+    pub(super) program: Program<'a>,
+}
+
+impl<'a> Part<'a> {
+    /// `None`: it has none.
+    pub(super) fn of(at: AtNode<'a>) -> Option<Self> {
+        Some(Self { at, program: at.program()? })
+    }
+
+    /// The same group at another node.
+    pub(super) fn elsewhere(&self, at: NodeIx) -> Option<Self> {
+        Self::of(self.at.elsewhere(at))
+    }
+
+    /// Whether it sends the group's data to `child` through this port.
+    pub(super) fn sends(&self, child: &Self, port: &str) -> bool {
+        let branch = self.program.branch(child.at.node.spec.base.node_address).filter(|branch| !branch.standby);
+        let leaves = branch.and_then(|branch| self.at.node.spec.base.ports.get(usize::from(branch.port.get()) - 1));
+        leaves.is_some_and(|leaves| leaves.name == port)
+    }
+}
+
 impl DataFlows {
-    /// Adds a node's sample, which arrived at `now`. False if it cannot be measured by: it is of another epoch than the node's present
-    /// program, or of an agent that does not count what it takes.
-    pub(super) fn add(&mut self, node: &Node, sample: &GroupTelemetry, now: Monotonic) -> bool {
-        let id = sample.group_id;
-        let program = node.spec.groups.get(&id);
-        let Some((program, fresh)) = program.filter(|p| p.epoch == sample.epoch).zip(sample.fresh_packets) else {
+    /// Adds a node's sample, which arrived at `now`. False if it cannot be measured by: it is of another epoch than the node's present program,
+    /// or of an agent that does not count what it takes.
+    pub(super) fn add(&mut self, part: &Part<'_>, sample: &GroupTelemetry, now: Monotonic) -> bool {
+        let (node, program, id) = (part.at.node, &part.program, sample.group_id);
+        let Some(fresh) = sample.fresh_packets.filter(|_| program.epoch() == sample.epoch) else {
             self.forget(node, id);
             return false;
         };
@@ -164,13 +191,14 @@ impl DataFlows {
     pub(super) fn prune(&mut self, node: &Node) {
         let groups = &node.spec.groups;
         if let Some(flows) = self.flows.get_mut(&node.spec.base.name).filter(|flows| flows.len() > groups.len()) {
-            flows.retain(|id, _| groups.contains_key(id));
+            flows.retain(|id, _| groups.contains(id));
         }
     }
 
     /// `parent` has sent `child` data of the group, as of a sample that arrived at `now`: unless the child leaves out the group, its next
     /// sample shows whether it arrived.
-    pub(super) fn expect(&mut self, parent: &Node, child: &Node, id: GroupId, now: Monotonic) {
+    pub(super) fn expect(&mut self, parent: &Part<'_>, child: &Part<'_>, now: Monotonic) {
+        let (id, parent, child) = (parent.at.id(), parent.at.node, child.at.node);
         let Some(resting) = self.rests.get_mut(&child.spec.base.name) else { return };
         if resting.at.is_none_or(|at| now.since(at) >= expected(child)) {
             resting.expected.clear();
@@ -220,11 +248,11 @@ impl DataFlows {
     }
 
     /// What the link from `parent` to `child` carried of the group since the last call that returned something.
-    pub(super) fn measure(&mut self, id: GroupId, parent: &Node, child: &Node) -> Option<Carried> {
-        let from = self.flow(parent, id)?;
-        let branch = from.child(child)?;
+    pub(super) fn measure(&mut self, parent: &Part<'_>, child: &Part<'_>) -> Option<Carried> {
+        let from = self.flow(parent)?;
+        let branch = from.child(child.at.node)?;
         let (since, newest) = (from.since, from.points.back()?.high);
-        let to = self.flow(child, id)?;
+        let to = self.flow(child)?;
         let reached = |point: &Point| (near(point.high, newest), point.skipped);
         let (high, skipped) = to.points.iter().rev().map(reached).find(|(high, _)| *high <= newest)?;
         let (of_parent, between) = from.skipped_at(high).filter(|_| high >= branch.from)?;
@@ -242,15 +270,15 @@ impl DataFlows {
             let packets = (high - before.high).saturating_sub(by_parent.max(0) as u64);
             Carried { packets, lost: (lost.max(0) as u64).min(packets) }
         });
-        self.flows.get_mut(&child.spec.base.name)?.get_mut(&id)?.base = Some(base);
+        self.flows.get_mut(child.at.name())?.get_mut(&child.at.id())?.base = Some(base);
         carried
     }
 
     /// Whether nothing of the group arrives at `child` although `parent` sends it copies: as of the child's newest sample, which arrived
     /// at `now`.
-    pub(super) fn withheld(&self, id: GroupId, parent: &Node, child: &Node, now: Monotonic) -> Option<Withheld> {
-        let (from, to) = (self.flow(parent, id)?, self.flow(child, id)?);
-        let branch = from.child(child)?;
+    pub(super) fn withheld(&self, parent: &Part<'_>, child: &Part<'_>, now: Monotonic) -> Option<Withheld> {
+        let (from, to) = (self.flow(parent)?, self.flow(child)?);
+        let branch = from.child(child.at.node)?;
         let since = to.idle_since;
         if now.since(since) < IDLE {
             return None;
@@ -279,14 +307,14 @@ impl DataFlows {
     }
 
     /// The node's flow, if it is of the present program.
-    fn flow(&self, node: &Node, id: GroupId) -> Option<&Flow> {
-        let program = node.spec.groups.get(&id)?;
-        self.flows.get(&node.spec.base.name)?.get(&id).filter(|flow| flow.epoch == program.epoch)
+    fn flow(&self, part: &Part<'_>) -> Option<&Flow> {
+        let flow = self.flows.get(part.at.name())?.get(&part.at.id());
+        flow.filter(|flow| flow.epoch == part.program.epoch())
     }
 }
 
 impl Flow {
-    fn new(program: &GroupProgram, sample: &GroupTelemetry, fresh: u64, now: Monotonic) -> Self {
+    fn new(program: &Program<'_>, sample: &GroupTelemetry, fresh: u64, now: Monotonic) -> Self {
         let mut flow = Self {
             epoch: sample.epoch,
             since: now,
@@ -311,7 +339,7 @@ impl Flow {
         self.epoch == sample.epoch && self.data_packets <= sample.data_packets && self.points.back().is_none_or(is_next)
     }
 
-    fn add(&mut self, program: &GroupProgram, sample: &GroupTelemetry, fresh: u64, now: Monotonic) {
+    fn add(&mut self, program: &Program<'_>, sample: &GroupTelemetry, fresh: u64, now: Monotonic) {
         self.newest = now;
         let high = sample.high.get();
         if self.data_packets != sample.data_packets {
@@ -322,12 +350,11 @@ impl Flow {
             push(&mut self.points, Point { at: now, high, skipped: high.wrapping_sub(fresh) });
         }
         let mut before = std::mem::take(&mut self.children);
+        let is_child = |b: &Branch| !b.standby && matches!(b.kind, BranchKind::Node { .. });
+        let children: Vec<Ipv6Addr> = program.branches().filter(is_child).map(|b| b.address).collect();
         for branch in &sample.branches {
-            let is_child = |b: &&canopy_model::node_spec::Branch| {
-                b.address == branch.address && !b.standby && matches!(b.kind, BranchKind::Node { .. })
-            };
             let is_active = branch.next.is_some() || branch.unconfirmed;
-            if !is_active || !program.branches.iter().any(|b| is_child(&b)) {
+            if !is_active || !children.contains(&branch.address) {
                 continue;
             }
             let known = before.iter().position(|child| child.address == branch.address);

@@ -31,10 +31,13 @@ pub(super) fn add<'a>(
     let mut changed = Vec::new();
     for sample in samples {
         let id = sample.group_id;
-        let program = state.nodes[at].spec.groups.get(&id);
-        let is_headend = program.is_some_and(|p| p.headend.is_some() && p.epoch == sample.epoch);
-        let stall_after = state.groups.by_id(id).map(|g| g.spec.stall_after);
-        let Some(stall_after) = stall_after.filter(|_| is_headend) else { continue };
+        let Some(group) = state.groups.by_id(id) else { continue };
+        let is_root = group.plan().is_some_and(|plan| plan.tree.nodes.first().is_some_and(|root| root.node == at));
+        let program = if is_root { state.program(group, at) } else { None };
+        if !program.is_some_and(|program| program.is_headend() && program.epoch() == sample.epoch) {
+            continue;
+        }
+        let stall_after = group.spec.stall_after;
         let delivery = state.nodes[at].telemetry.deliveries.entry(id).or_default();
         let shown = |delivery: &Delivery| (delivery.state == DeliveryState::Stalled, delivery.source_gave_up);
         let before = shown(delivery);
@@ -43,10 +46,12 @@ pub(super) fn add<'a>(
             changed.extend(state.groups.name(id).map(str::to_owned));
         }
     }
-    let node = &mut state.nodes[at];
     // Does nothing for most messages.
+    let node = &state.nodes[at];
     if node.telemetry.deliveries.len() > node.spec.groups.len() {
-        node.telemetry.deliveries.retain(|id, _| node.spec.groups.get(id).is_some_and(|p| p.headend.is_some()));
+        let is_headend = |id: &&GroupId| state.program_of(**id, at).is_some_and(|program| program.is_headend());
+        let gone: Vec<GroupId> = node.telemetry.deliveries.keys().filter(|id| !is_headend(id)).copied().collect();
+        gone.iter().for_each(|id| _ = state.nodes[at].telemetry.deliveries.remove(id));
     }
     changed
 }
@@ -85,6 +90,6 @@ pub(super) fn mark_silent(state: &mut State, now: Monotonic) -> (Vec<String>, Ve
 }
 
 fn headed_by(state: &State, at: usize) -> Vec<String> {
-    let programs = state.nodes[at].spec.groups.iter().filter(|(_, program)| program.headend.is_some());
-    programs.filter_map(|(id, _): (&GroupId, _)| state.groups.name(*id).map(str::to_owned)).collect()
+    let programs = state.programs_at(at).filter(|(_, program)| program.is_headend());
+    programs.filter_map(|(id, _)| state.groups.name(id).map(str::to_owned)).collect()
 }

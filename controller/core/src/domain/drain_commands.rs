@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use canopy_model::FieldErrors;
 use canopy_model::drain::{DrainSpec, DrainTarget};
-use canopy_model::ids::Generation;
-use canopy_model::node_spec::{BranchKind, GroupProgram, Peer};
+use canopy_model::ids::{Generation, GroupId};
+use canopy_model::node_spec::{BranchKind, Peer};
 
 use super::change::Prepared;
 use super::group_change::check_generation;
@@ -19,8 +19,10 @@ use crate::error::DomainError;
 use crate::limits::MAX_DRAINS;
 use crate::metadata::{Labels, Metadata, check_labels};
 use crate::principal::Written;
+use crate::programs::Program;
 use crate::record::{DrainRecord, Record, TOPOLOGY_NAME, drain_key};
-use crate::resource::{Drain, Node};
+use crate::resource::Drain;
+use crate::topology::NodeIx;
 use crate::view::{DrainStatus, DrainView};
 
 /// Hosts that a refusal names, at most.
@@ -123,8 +125,8 @@ impl DrainCommands<'_> {
 
     /// Refuses to drain a node behind which there are members of groups.
     fn check_hosts(&self, node: &str) -> Result<(), DomainError> {
-        let Some(at) = self.0.node(node) else { return Ok(()) };
-        let hosts = hosts_with_members(at);
+        let Some(at) = self.0.index(node) else { return Ok(()) };
+        let hosts = hosts_with_members(self.0, at);
         if hosts.is_empty() {
             return Ok(());
         }
@@ -146,22 +148,14 @@ pub(super) fn view(state: &State, drain: &Drain) -> DrainView {
     let network = state.network();
     let target = drain.spec.target();
     let links = network.zip(target).map(|(network, target)| network.links_of(target)).unwrap_or_default();
-    let mut groups = BTreeSet::new();
+    let mut groups: BTreeSet<GroupId> = links.iter().flat_map(|link| state.groups.trees().using(*link)).collect();
     let mut hosts = Vec::new();
-    if let Some(network) = network {
-        for link in &links {
-            let link = &network.spec.links[*link];
-            // Both ends have a program of every group that uses the link.
-            let Some(node) = state.node(&link.a.device) else { continue };
-            groups.extend(groups_on(node, &link.a.port));
-        }
-    }
     if let Some(DrainTarget::Node(node)) = target
-        && let Some(node) = state.node(node)
+        && let Some(at) = state.index(node)
     {
-        hosts = hosts_with_members(node).into_iter().map(str::to_owned).collect();
+        hosts = hosts_with_members(state, at).into_iter().map(str::to_owned).collect();
         // What hosts behind the node need stays.
-        groups.retain(|id| node.spec.groups.get(id).is_some_and(|program| !serves_hosts(program)));
+        groups.retain(|id| state.program_of(*id, at).is_some_and(|program| !serves_hosts(&program)));
     }
     let links = links.into_iter().filter_map(|link| network.map(|network| label(network, link))).collect();
     let status = DrainStatus { links, groups: groups.len() as u32, hosts };
@@ -176,18 +170,13 @@ fn target(spec: &DrainSpec) -> String {
     }
 }
 
-fn groups_on<'a>(node: &'a Node, port: &str) -> impl Iterator<Item = canopy_model::ids::GroupId> + use<'a> {
-    let port = port.to_owned();
-    let programs = node.spec.groups.iter();
-    programs.filter(move |(_, program)| crate::status::uses_port(&node.spec, program, &port)).map(|(id, _)| *id)
-}
-
-fn serves_hosts(program: &GroupProgram) -> bool {
-    program.headend.is_some() || program.branches.iter().any(|b| matches!(b.kind, BranchKind::Receiver { .. }))
+fn serves_hosts(program: &Program<'_>) -> bool {
+    program.is_headend() || program.has_receivers()
 }
 
 /// Hosts behind the node that are members of groups, by name.
-fn hosts_with_members(node: &Node) -> BTreeSet<&str> {
+fn hosts_with_members(state: &State, at: NodeIx) -> BTreeSet<&str> {
+    let node = &state.nodes[at];
     let host = |index| {
         let port = node.spec.base.ports.iter().find(|p| p.index == index)?;
         match &port.peer {
@@ -195,10 +184,9 @@ fn hosts_with_members(node: &Node) -> BTreeSet<&str> {
             Peer::Node { .. } => None,
         }
     };
-    let ports = node.spec.groups.values().flat_map(|program| {
-        let receivers =
-            program.branches.iter().filter(|b| matches!(b.kind, BranchKind::Receiver { .. })).map(|b| b.port);
-        receivers.chain(program.headend.iter().map(|h| h.source_port))
+    let ports = state.programs_at(at).flat_map(|(_, program)| {
+        let receivers = program.branches().filter(|b| matches!(b.kind, BranchKind::Receiver { .. })).map(|b| b.port);
+        receivers.chain(program.source_port()).collect::<BTreeSet<_>>()
     });
     ports.filter_map(host).collect()
 }

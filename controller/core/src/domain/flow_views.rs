@@ -64,7 +64,8 @@ fn groups<'a>(state: &'a State, flows: &[FlowView]) -> HashMap<Ipv6Addr, &'a Gro
             }
         }
     }
-    let programs = nodes.into_iter().filter_map(|name| state.node(name)).flat_map(|node| node.spec.groups.values());
-    let found = programs.filter(|program| wanted.contains(&program.proxy));
-    found.filter_map(|program| Some((program.proxy, state.groups.by_id(program.group_id)?))).collect()
+    let there = nodes.into_iter().filter_map(|name| state.node(name)).flat_map(|node| node.spec.groups.ids());
+    let groups = there.filter_map(|id| state.groups.by_id(id));
+    let by_proxy = groups.filter_map(|group| Some((state.addresses.proxy(group.allocation.proxy_index)?, group)));
+    by_proxy.filter(|(proxy, _)| wanted.contains(proxy)).collect()
 }

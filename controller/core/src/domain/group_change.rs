@@ -6,7 +6,6 @@ use canopy_model::ids::Generation;
 use super::bound::{MAX_BEHIND, MAX_FORCED, exceeded, is_far, note};
 use super::change::{Effect, GroupEffect, Prepared};
 use super::multicast::check_ports;
-use super::programs::{Trees, other_programs};
 use super::staging::stage;
 use super::state::State;
 use crate::alloc::Cursors;
@@ -15,6 +14,7 @@ use crate::error::DomainError;
 use crate::metadata::{BRANCHES, METRICS_LABEL};
 use crate::plan::{Intent, Planned, Way, plan_group};
 use crate::program::TreePrograms;
+use crate::programs::{Trees, changed as changed_programs};
 use crate::record::{GroupRecord, Record, TreeRecord};
 use crate::resource::{Behind, Group, GroupState, Step};
 
@@ -159,7 +159,7 @@ impl GroupChange {
         let cursors = self.cursors;
         let old = state.groups.get(&name).map(Trees::of_group).unwrap_or_default();
         let new = Trees::of_group(&self.group);
-        let programs = state.network().map(|network| other_programs(old, new, network, &state.addresses));
+        let programs = state.ground().map(|ground| changed_programs(old, Some(ground), new, ground));
         let programs = programs.unwrap_or_default();
         let effect = Effect::Group(Box::new(GroupEffect { name, group: Some(self.group), programs, cursors }));
         Prepared::change(state, self.outcome, self.generation, self.writes, self.cursors, effect)

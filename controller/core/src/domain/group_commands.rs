@@ -138,7 +138,7 @@ impl GroupCommands<'_> {
     pub(super) fn give_up_move(&self, name: String, since: u64) -> Result<Prepared, DomainError> {
         let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
         let making = old.making().filter(|m| m.since == since);
-        let given_up = making.and_then(|making| Some((lacking(old, &self.0.nodes)?, making.next.clone())));
+        let given_up = making.and_then(|making| Some((lacking(old, self.0.on_ground())?, making.next.clone())));
         let step = given_up.map(|((node, reason), next)| Step::GivenUp(GivenUp { node, reason, next }));
         self.take_step(old, step)
     }
@@ -296,7 +296,7 @@ pub(super) fn being_deleted(group: &Group) -> DomainError {
 /// (decisions 3.13).
 pub(super) fn may_open(state: &State, group: &Group) -> bool {
     let waits = group.plan().is_some() && !group.is_open();
-    waits && group.receivers() >= group.spec.min_receivers as usize && is_confirmed_in_force(group, &state.nodes)
+    waits && group.receivers() >= group.spec.min_receivers as usize && is_confirmed_in_force(group, state.on_ground())
 }
 
 fn check_group(labels: &Labels, spec: &GroupSpec, mut errors: FieldErrors) -> Result<(), FieldErrors> {

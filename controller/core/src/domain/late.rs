@@ -26,7 +26,7 @@ pub enum LateNews {
 
 /// See [`super::Domain::late_receiver`].
 pub(super) fn news(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, news: LateNews) -> Option<Command> {
-    let of_node = state.node(node)?.spec.groups.get(&id)?.branches.iter().find(|b| b.address == branch)?;
+    let of_node = state.program_of(id, state.index(node)?)?.branch(branch)?;
     let is_late = matches!(of_node.kind, BranchKind::Receiver { .. }) && of_node.at_boundary;
     if !is_late || matches!(news, LateNews::Started(start) if of_node.start == Some(start)) {
         return None;

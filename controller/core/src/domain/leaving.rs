@@ -163,7 +163,7 @@ fn is_left(state: &State, at: &Node, retirement: &Retirement) -> Result<(), Stri
     if let Some(hosts) = hosts(state, name) {
         return Err(format!("{hosts}: let them leave, or retire it with --accept-loss"));
     }
-    let groups: Vec<&str> = at.spec.groups.keys().filter_map(|id| state.groups.name(*id)).collect();
+    let groups: Vec<&str> = at.spec.groups.ids().filter_map(|id| state.groups.name(id)).collect();
     if !groups.is_empty() {
         let named = named(&groups);
         return Err(format!("{named} to leave it: a move is not finished, or there is no other way"));

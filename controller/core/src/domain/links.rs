@@ -14,7 +14,7 @@ use canopy_model::topology::{Endpoint, LinkBuffer, PortNumber};
 use canopy_units::{Monotonic, Octets, Rate, UnixTime, nanos};
 
 use super::change::{Effect, Prepared, ThresholdEffect, ThresholdEffects};
-use super::data_flows::{Carried, DataFlows, Withheld};
+use super::data_flows::{Carried, DataFlows, Part, Withheld};
 use super::losses::{Loss, Losses, is_congested, judge, judge_data};
 use super::recorded_rtts::RecordedRtts;
 use super::state::State;
@@ -381,37 +381,37 @@ impl Links {
         others_at_rest: bool,
         now: Monotonic,
     ) -> Vec<Silenced> {
-        let Some(node) = state.node(node) else { return Vec::new() };
+        let Some(index) = state.index(node) else { return Vec::new() };
+        let node = &state.nodes[index];
+        let part = |id| Part::of(state.on_ground().at(state.groups.by_id(id)?, index));
         self.flows.prune(node);
         let mut silenced = Vec::new();
         for sample in samples {
-            let id = sample.group_id;
-            let program = node.spec.groups.get(&id).filter(|_| self.flows.add(node, sample, now));
-            let Some(program) = program else { continue };
-            if let Some((from, parent)) = self.parent(state, node, id) {
+            let here = part(sample.group_id).filter(|here| self.flows.add(here, sample, now));
+            let Some(here) = here else { continue };
+            if let Some((from, parent)) = self.parent(state, &here) {
                 let from = from.clone();
-                self.measure(&from, id, parent, node);
-                silenced.extend(self.silenced(from, id, parent, node, now));
+                self.measure(&from, &parent, &here);
+                silenced.extend(self.silenced(from, &parent, &here, now));
             }
-            let children = program.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. }));
-            for branch in children {
+            for branch in here.program.branches().filter(|b| matches!(b.kind, BranchKind::Node { .. })) {
                 let port = node.spec.base.ports.get(usize::from(branch.port.get()) - 1);
                 let Some(Peer::Node { name, .. }) = port.map(|port| &port.peer) else { continue };
-                let Some(child) = state.node(name) else { continue };
-                match self.parent(state, child, id) {
-                    Some((from, parent)) if parent.spec.base.name == node.spec.base.name => {
+                let Some(child) = state.index(name).and_then(|child| here.elsewhere(child)) else { continue };
+                match self.uplink(&child) {
+                    Some(from) if from.device == *here.at.name() && here.sends(&child, &from.port) => {
                         let from = from.clone();
-                        self.measure(&from, id, node, child);
-                        self.flows.expect(node, child, id, now);
+                        self.measure(&from, &here, &child);
+                        self.flows.expect(&here, &child, now);
                     }
                     _ => {}
                 }
             }
         }
         if others_at_rest {
-            for id in self.flows.rest(node, now) {
-                let Some((from, parent)) = self.parent(state, node, id) else { continue };
-                silenced.extend(self.silenced(from.clone(), id, parent, node, now));
+            for here in self.flows.rest(node, now).into_iter().filter_map(part) {
+                let Some((from, parent)) = self.parent(state, &here) else { continue };
+                silenced.extend(self.silenced(from.clone(), &parent, &here, now));
             }
         }
         silenced
@@ -425,20 +425,22 @@ impl Links {
 
     /// The node that sends the group's data to `child`, and the port that it leaves through. `None` while the child moves to another one:
     /// both may send then.
-    fn parent<'a>(&self, state: &'a State, child: &Node, id: GroupId) -> Option<(&Endpoint, &'a Node)> {
-        let program = child.spec.groups.get(&id).filter(|program| program.alternate_upstream.is_none())?;
-        let base = &child.spec.base;
-        let port = base.ports.get(usize::from(program.upstream.port.get()) - 1)?;
-        let from = &self.nodes.get(&base.name)?.get(&port.name)?.to;
-        let parent = state.node(&from.device)?;
-        let branches = &parent.spec.groups.get(&id)?.branches;
-        let branch = branches.iter().find(|b| b.address == base.node_address && !b.standby)?;
-        let leaves = parent.spec.base.ports.get(usize::from(branch.port.get()) - 1)?;
-        (leaves.name == from.port).then_some((from, parent))
+    fn parent<'a>(&self, state: &State, child: &Part<'a>) -> Option<(&Endpoint, Part<'a>)> {
+        let from = self.uplink(child)?;
+        let parent = child.elsewhere(state.index(&from.device)?)?;
+        parent.sends(child, &from.port).then_some((from, parent))
     }
 
-    fn measure(&mut self, from: &Endpoint, id: GroupId, parent: &Node, child: &Node) {
-        let Some(Carried { packets, lost }) = self.flows.measure(id, parent, child) else { return };
+    /// The far end of the link to the parent of `child`, unless it moves.
+    fn uplink(&self, child: &Part<'_>) -> Option<&Endpoint> {
+        let base = &child.at.node.spec.base;
+        let is_moving = child.program.alternate_upstream().is_some();
+        let port = base.ports.get(usize::from(child.program.upstream_port().get()) - 1).filter(|_| !is_moving)?;
+        Some(&self.nodes.get(&base.name)?.get(&port.name)?.to)
+    }
+
+    fn measure(&mut self, from: &Endpoint, parent: &Part<'_>, child: &Part<'_>) {
+        let Some(Carried { packets, lost }) = self.flows.measure(parent, child) else { return };
         let Some(direction) = self.direction_mut(from) else { return };
         let carried = &mut direction.reported_mut().carried;
         carried.packets += packets;
@@ -446,22 +448,15 @@ impl Links {
     }
 
     /// Whether data alone is lost on the way out of `from`, and all of the group's.
-    fn silenced(
-        &self,
-        from: Endpoint,
-        group: GroupId,
-        parent: &Node,
-        child: &Node,
-        now: Monotonic,
-    ) -> Option<Silenced> {
-        let data = self.flows.withheld(group, parent, child, now)?;
+    fn silenced(&self, from: Endpoint, parent: &Part<'_>, child: &Part<'_>, now: Monotonic) -> Option<Silenced> {
+        let data = self.flows.withheld(parent, child, now)?;
         let there = self.direction(&from).filter(|there| there.avoided == Avoided::No)?;
         let back = self.direction(&there.to)?;
         let is_congested = there.reported().losses.has_dropped(now) && now.since(data.since) < CONGESTED;
         if is_congested || !back.reported().losses.is_answered_for(ONLY_DATA, now) {
             return None;
         }
-        Some(Silenced { from, to: child.spec.base.name.clone(), group, data })
+        Some(Silenced { from, to: child.at.name().to_owned(), group: child.at.id(), data })
     }
 
     /// Ports of the node that were silent, and whose links have not answered for long enough since.

@@ -10,7 +10,7 @@ use super::links::{Verdict, label_at};
 use super::reports::Reports;
 use super::state::State;
 use crate::resource::{LossMeasure, LossyLink};
-use crate::status::{percent, uses_port};
+use crate::status::percent;
 
 /// A link that loses packets from now on, or no longer does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +78,8 @@ pub(super) fn apply(state: &mut State, verdict: Verdict) -> LossNews {
 
 fn set(state: &mut State, end: &Endpoint, lossy: Option<LossyLink>) -> Vec<String> {
     let Some(at) = state.index(&end.device) else { return Vec::new() };
-    let spec = &state.nodes[at].spec;
-    let programs = spec.groups.iter().filter(|(_, program)| uses_port(spec, program, &end.port));
-    let touched: BTreeSet<GroupId> = programs.map(|(id, _)| *id).collect();
+    let link = state.network().and_then(|network| network.link_at(end));
+    let touched: BTreeSet<GroupId> = link.into_iter().flat_map(|link| state.groups.trees().using(link)).collect();
     Reports(state).observe(at, &touched, |n| match lossy {
         Some(lossy) => _ = n.lossy.insert(end.port.clone(), lossy),
         None => _ = n.lossy.remove(&end.port),

@@ -41,6 +41,7 @@ use canopy_units::{Monotonic, UnixTime};
 
 use crate::capture::{CapturePlan, MAX_FRAMES};
 use crate::command::{Applied, Command};
+use crate::desired::DesiredNode;
 use crate::drops::Rise;
 use crate::effect;
 use crate::error::{DomainError, RestoreError};
@@ -49,6 +50,7 @@ use crate::hmac::HmacSettings;
 use crate::limits::MAX_PAGE;
 use crate::metadata::Metadata;
 use crate::principal::Written;
+use crate::programs::NodePrograms;
 use crate::quota::{Quota, Quotas};
 use crate::record::{Record, StateRecord};
 use crate::resource::Step;
@@ -94,7 +96,6 @@ mod node_views;
 mod out_of_service;
 mod paging;
 mod path_views;
-mod programs;
 mod queries;
 mod recorded_rtts;
 mod replan;
@@ -696,9 +697,33 @@ impl Domain {
         self.state.revision
     }
 
-    /// The node's desired state; `None` if the topology has no such node.
-    pub fn node_spec(&self, node: &str) -> Option<Arc<NodeSpec>> {
+    /// What a node is to have, without its programs; `None` if the topology has no such node.
+    pub fn desired(&self, node: &str) -> Option<Arc<DesiredNode>> {
         self.state.node(node).map(|n| Arc::clone(&n.spec))
+    }
+
+    /// The node's whole desired state, for which every program is made; `None` if the topology has no such node.
+    pub fn node_spec(&self, node: &str) -> Option<NodeSpec> {
+        self.state.index(node).map(|at| self.state.whole_spec(at))
+    }
+
+    /// The programs that these groups have at a node, in their order, to be made when nothing waits for the domain; `None` if the topology has
+    /// no such node.
+    pub fn programs(&self, node: &str, groups: impl IntoIterator<Item = GroupId>) -> Option<NodePrograms> {
+        let (at, topology) = (self.state.index(node)?, self.state.topology.as_ref()?);
+        let groups = groups.into_iter().filter_map(|id| self.state.groups.by_id(id));
+        Some(NodePrograms::new(at, &topology.network, &self.state.addresses, groups))
+    }
+
+    /// The epoch of the group's program at a node; `None`: it has none.
+    pub fn epoch_at(&self, node: &str, group: GroupId) -> Option<u32> {
+        self.state.program_of(group, self.state.index(node)?).map(|program| program.epoch())
+    }
+
+    /// Whether the node is the group's headend.
+    pub fn is_headend(&self, node: &str, group: GroupId) -> bool {
+        let at = self.state.index(node);
+        at.and_then(|at| self.state.program_of(group, at)).is_some_and(|program| program.is_headend())
     }
 
     /// Name of the group with this compact identifier, as it appears in telemetry.

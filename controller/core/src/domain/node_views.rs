@@ -4,12 +4,13 @@
 use std::borrow::Cow;
 
 use canopy_model::labels::Labels;
-use canopy_model::node_spec::{NodeSpec, Peer};
+use canopy_model::node_spec::Peer;
 
 use super::leaving;
 use super::paging::{self, EXAMINED, NameFilter};
 use super::state::State;
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
+use crate::desired::DesiredNode;
 use crate::fields::{NodeField, truth};
 use crate::limits::MAX_PAGE;
 use crate::resource::Node;
@@ -154,7 +155,7 @@ pub(super) fn is_synced(node: &Node) -> bool {
     node.observed() == Some(node.spec.generation) && node.status.as_ref().is_some_and(|s| s.errors.is_empty())
 }
 
-fn ports(spec: &NodeSpec) -> Vec<PortView> {
+fn ports(spec: &DesiredNode) -> Vec<PortView> {
     let peer = |peer: &Peer| match peer {
         Peer::Node { name, .. } | Peer::Host { name, .. } => name.clone(),
     };

@@ -115,7 +115,7 @@ impl Domain {
 
     /// Calls `visit` for every group and its phase, in name order; costs no view of it.
     pub fn for_each_phase(&self, mut visit: impl FnMut(&str, GroupPhase)) {
-        self.state.groups.iter().for_each(|(name, group)| visit(name, assess(group, &self.state.nodes).phase));
+        self.state.groups.iter().for_each(|(name, group)| visit(name, assess(group, self.state.on_ground()).phase));
     }
 
     /// The same of `names`, which are in order.

@@ -9,7 +9,6 @@ use canopy_model::ids::GroupId;
 use super::bound::{MAX_BEHIND, MAX_FORCED, exceeded};
 use super::change::Replan;
 use super::group_change::{intent, is_back, settle};
-use super::programs::{Trees, other_programs, programs};
 use super::staging::stage;
 use super::state::State;
 use super::unrecorded::Unrecorded;
@@ -17,6 +16,7 @@ use crate::epochs::Epochs;
 use crate::error::DomainError;
 use crate::plan::{GroupPlan, Intent, Planned, Way, plan_group};
 use crate::program::TreePrograms;
+use crate::programs::{Ground, Trees, changed};
 use crate::record::TreeRecord;
 use crate::resource::{Behind, Group, GroupState, Step};
 use crate::topology::Network;
@@ -41,28 +41,27 @@ impl<'a> Replanner<'a> {
         Self { state, network, recorded: BTreeMap::new() }
     }
 
-    /// Plans every group that has members, with the programs of all their nodes. A group whose programs do not change keeps its epoch.
+    /// Plans every group that has members. A group whose programs do not change keeps its epoch.
     /// `on_error` turns a group's planning error into the reason of its infeasibility, or refuses.
     pub(super) fn all(
         &self,
         on_error: impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
     ) -> Result<Vec<Replan>, DomainError> {
-        self.state.groups.with_members().map(|(name, group)| self.one(name, group, true, &on_error)).collect()
+        self.state.groups.with_members().map(|(name, group)| self.one(name, group, &on_error)).collect()
     }
 
-    /// Plans these groups, of the same topology, with the programs that may change, in name order; a planning error is the reason of a group's
+    /// Plans these groups, of the same topology, in name order; a planning error is the reason of a group's
     /// infeasibility.
     pub(super) fn some(&self, ids: &BTreeSet<GroupId>) -> Result<Vec<Replan>, DomainError> {
         let groups = ids.iter().filter_map(|id| self.state.groups.by_id(*id)).filter(|group| !group.members.is_empty());
         let by_name: BTreeMap<&String, &Group> = groups.map(|group| (&group.metadata.name, group)).collect();
-        by_name.into_iter().map(|(name, group)| self.one(name, group, false, &|_, _, e| Ok(e.to_string()))).collect()
+        by_name.into_iter().map(|(name, group)| self.one(name, group, &|_, _, e| Ok(e.to_string()))).collect()
     }
 
     fn one(
         &self,
         name: &str,
         group: &Group,
-        all: bool,
         on_error: &impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
     ) -> Result<Replan, DomainError> {
         let (state, network) = (self.state, self.network);
@@ -77,7 +76,7 @@ impl<'a> Replanner<'a> {
         let next = planned.as_ref().ok().filter(|_| moved);
         if let Some((plan, behind)) = next.and_then(|next| self.in_two_steps(name, known, group, next)) {
             let state = GroupState::Live(plan);
-            return Ok(self.replan(group, all, (group.epoch, group.displaced), state, behind));
+            return Ok(self.replan(group, (group.epoch, group.displaced), state, behind));
         }
         let epoch = group.epoch + u32::from(moved);
         let mut displaced = group.displaced;
@@ -106,23 +105,19 @@ impl<'a> Replanner<'a> {
         if moved && matches!(state, GroupState::Infeasible(_)) {
             displaced = epoch;
         }
-        Ok(self.replan(group, all, (epoch, displaced), state, None))
+        Ok(self.replan(group, (epoch, displaced), state, None))
     }
 
     fn replan(
         &self,
         group: &Group,
-        all: bool,
         (epoch, displaced): (u32, u32),
         state: GroupState,
         behind: Option<Behind>,
     ) -> Replan {
-        let (network, addresses) = (self.network, &self.state.addresses);
-        let trees = Trees::of(&state, behind.as_ref());
-        let programs = match all {
-            true => programs(trees, network, addresses),
-            false => other_programs(Trees::of_group(group), trees, network, addresses),
-        };
+        let ground = Ground { network: self.network, addresses: &self.state.addresses };
+        let (old, new) = (Trees::of_group(group), Trees::of(&state, behind.as_ref()));
+        let programs = changed(old, self.state.ground(), new, ground);
         Replan { name: group.metadata.name.clone(), epoch, displaced, state, behind, programs }
     }
 

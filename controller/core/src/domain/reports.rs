@@ -68,7 +68,7 @@ impl Reports<'_> {
             making.is_some_and(|making| making.added.contains(&at))
         };
         let (added, in_force): (BTreeSet<GroupId>, BTreeSet<GroupId>) =
-            self.0.nodes[at].spec.groups.keys().copied().partition(added);
+            self.0.nodes[at].spec.groups.ids().partition(added);
         let mut changed = self.observe(at, &added, |n| {
             n.connected = connected;
             change(n);
@@ -87,7 +87,7 @@ impl Reports<'_> {
     ) -> Vec<String> {
         let assess_all = |state: &State| -> Vec<(String, Assessment)> {
             let groups = touched.iter().filter_map(|id| state.groups.by_id(*id));
-            groups.map(|g| (g.metadata.name.clone(), assess(g, &state.nodes))).collect()
+            groups.map(|g| (g.metadata.name.clone(), assess(g, state.on_ground()))).collect()
         };
         let before = assess_all(self.0);
         change(&mut self.0.nodes[node]);
@@ -118,11 +118,11 @@ fn touched_groups(node: &Node, status: &NodeStatus) -> Touched {
     let mut differing = in_one(old_errors, &status.errors);
     differing.extend(in_one(&status.errors, old_errors));
     if differing.contains(&None) {
-        return Touched { others: node.spec.groups.keys().copied().collect(), ..Touched::default() };
+        return Touched { others: node.spec.groups.ids().collect(), ..Touched::default() };
     }
     // A generation later than the spec's confirms nothing.
     let counts = |observed: Option<Generation>| observed.filter(|observed| *observed <= node.spec.generation);
     let now = (status.observed_term == node.spec.term).then_some(status.observed_generation);
-    let confirmed = node.since.between(counts(node.observed()), counts(now)).collect();
+    let confirmed = node.order.between(&node.spec.groups, counts(node.observed()), counts(now)).collect();
     Touched { confirmed, others: differing.into_iter().flatten().collect() }
 }

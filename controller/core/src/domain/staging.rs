@@ -73,7 +73,7 @@ fn nodes(tree: &Tree) -> BTreeSet<NodeIx> {
 pub(super) fn moving(state: &State, group: &str) -> Option<Move> {
     let group = state.groups.get(group)?;
     let since = group.making()?.since;
-    Some(Move { since, is_made: lacking(group, &state.nodes).is_none() })
+    Some(Move { since, is_made: lacking(group, state.on_ground()).is_none() })
 }
 
 /// The largest number of paths from the root to a node over the edges of both trees; `None` if the edges form a cycle

@@ -8,13 +8,14 @@ use std::net::Ipv6Addr;
 
 use canopy_model::group::StallPolicy;
 use canopy_model::ids::GroupId;
-use canopy_model::node_spec::{Branch, BranchKind, NodeSpec, Peer};
+use canopy_model::node_spec::{Branch, BranchKind, Peer};
 use canopy_model::reach::HostReach;
 
 use super::reports::Reports;
 use super::state::State;
 use super::views::address;
 use crate::command::Command;
+use crate::desired::DesiredNode;
 use crate::member::Member;
 use crate::resource::{Group, Stall};
 
@@ -78,8 +79,7 @@ impl Stalls<'_> {
 
     fn stall(&self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Option<(usize, Stall)> {
         let at = self.0.index(node)?;
-        let program = self.0.nodes[at].spec.groups.get(&id)?;
-        let branch_of_node = program.branches.iter().find(|b| b.address == branch)?;
+        let branch_of_node = self.0.program_of(id, at)?.branch(branch)?;
         let is_receiver = match branch_of_node.kind {
             BranchKind::Receiver { .. } => true,
             BranchKind::Node { .. } => false,
@@ -87,7 +87,7 @@ impl Stalls<'_> {
         let who = if is_receiver {
             format!("receiver {}", receiver(self.0, node, id, branch)?.1.spec.host)
         } else {
-            format!("node {}", peer(&self.0.nodes[at].spec, branch_of_node)?)
+            format!("node {}", peer(&self.0.nodes[at].spec, &branch_of_node)?)
         };
         Some((
             at,
@@ -125,14 +125,14 @@ pub(super) fn receiver<'a>(
     branch: Ipv6Addr,
 ) -> Option<(&'a Group, &'a Member)> {
     let (group, network) = (state.groups.by_id(id)?, state.network()?);
-    let spec = &state.node(node)?.spec;
-    let branch_of_node = spec.groups.get(&id)?.branches.iter().find(|b| b.address == branch)?;
-    let member = group.members.get(peer(spec, branch_of_node)?)?;
+    let at = state.index(node)?;
+    let branch_of_node = state.program(group, at)?.branch(branch)?;
+    let member = group.members.get(peer(&state.nodes[at].spec, &branch_of_node)?)?;
     (address(network, member) == Some(branch)).then_some((group, member))
 }
 
 /// Name of the node or host on the branch's port.
-fn peer<'a>(spec: &'a NodeSpec, branch: &Branch) -> Option<&'a str> {
+fn peer<'a>(spec: &'a DesiredNode, branch: &Branch) -> Option<&'a str> {
     let port = spec.base.ports.get(usize::from(branch.port.get()) - 1)?;
     Some(match &port.peer {
         Peer::Node { name, .. } | Peer::Host { name, .. } => name,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopy_model::addressing::AddressPlan;
+use canopy_model::ids::GroupId;
 use canopy_model::node_spec::{NodeBase, NodeSpec, Port};
 use canopy_model::srh_hmac::SrhHmac;
 use canopy_model::status::ItemKind;
@@ -15,13 +16,16 @@ use super::groups::Groups;
 use super::silences::Silences;
 use super::unrecorded::Unrecorded;
 use crate::alloc::Pools;
+use crate::desired::DesiredNode;
 use crate::hmac::HmacSettings;
 use crate::plan::Common;
+use crate::programs::{Ground, Program};
 use crate::quota::Quotas;
 use crate::record::APART_ABOVE;
-use crate::resource::{Node, Topology};
+use crate::resource::{Group, Node, Topology};
 use crate::retirement::Retirements;
 use crate::secret::Secret;
+use crate::status::Nodes;
 use crate::topology::{Network, NodeIx};
 use crate::uid::Uid;
 
@@ -100,6 +104,38 @@ impl State {
         self.topology.as_ref().map(|t| &*t.network)
     }
 
+    /// What trees are planned over, if there is a topology.
+    pub(super) fn ground(&self) -> Option<Ground<'_>> {
+        self.network().map(|network| Ground { network, addresses: &self.addresses })
+    }
+
+    /// All nodes, with what the programs there follow from.
+    pub(super) fn on_ground(&self) -> Nodes<'_> {
+        Nodes { all: &self.nodes, ground: self.ground() }
+    }
+
+    /// The group's program at a node; `None`: it has none.
+    pub(super) fn program<'a>(&'a self, group: &'a Group, at: NodeIx) -> Option<Program<'a>> {
+        self.on_ground().program(group, at)
+    }
+
+    /// The same of the group with this identifier. That is looked up in all groups.
+    pub(super) fn program_of(&self, id: GroupId, at: NodeIx) -> Option<Program<'_>> {
+        self.program(self.groups.by_id(id)?, at)
+    }
+
+    /// The same of all groups at the node, in the order of their identifiers.
+    pub(super) fn programs_at(&self, at: NodeIx) -> impl Iterator<Item = (GroupId, Program<'_>)> {
+        self.nodes[at].spec.groups.ids().filter_map(move |id| Some((id, self.program_of(id, at)?)))
+    }
+
+    /// All that a node is to have.
+    pub(super) fn whole_spec(&self, at: NodeIx) -> NodeSpec {
+        let DesiredNode { term, generation, base, .. } = &*self.nodes[at].spec;
+        let groups = self.programs_at(at).map(|(id, program)| (id, program.make())).collect();
+        NodeSpec { term: *term, generation: *generation, base: Arc::clone(base), groups }
+    }
+
     pub(super) fn index(&self, node: &str) -> Option<NodeIx> {
         self.network()?.node(node)
     }
@@ -163,7 +199,7 @@ impl State {
     pub(super) fn raise_term(&mut self, term: u64) -> Vec<String> {
         self.term = term;
         for node in &mut self.nodes {
-            node.spec = Arc::new(NodeSpec { term, ..(*node.spec).clone() });
+            node.spec = Arc::new(DesiredNode { term, ..(*node.spec).clone() });
         }
         self.nodes.iter().map(|node| node.spec.base.name.clone()).collect()
     }

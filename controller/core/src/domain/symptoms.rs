@@ -248,7 +248,7 @@ impl Symptoms<'_> {
     fn confirmations(&self, name: &str, group: &Group, all: &mut Vec<Symptom>) {
         let object = || Object::Group(name.to_owned());
         let (mut waiting, mut waiting_for, mut errors, mut causes) = (vec![], vec![], vec![], vec![]);
-        for at in AtNode::in_force(group, &self.state.nodes) {
+        for at in AtNode::in_force(group, self.state.on_ground()) {
             let (node, name) = (at.node, at.name());
             if !at.is_confirmed() {
                 let is_restarting = matches!(&node.restart, Some(r) if r.state != RestartState::Away);
@@ -289,7 +289,7 @@ impl Symptoms<'_> {
             explained[position] = tree_node.children.iter().any(|child| explained[*child]);
             for (address, stall) in stalls_of(node, id) {
                 let found = if stall.is_receiver {
-                    Some(self.receiver(name, node, address, stall, id))
+                    Some(self.receiver(name, self.state.on_ground().at(group, tree_node.node), address, stall))
                 } else {
                     let child = tree_node.children.iter().copied().find(|child| address_of(*child) == address);
                     child.filter(|child| !explained[*child]).and_then(|child| self.branch(node, plan, child))
@@ -320,8 +320,9 @@ impl Symptoms<'_> {
             headend.spec.base.name,
             SOURCE_GAVE_UP.as_secs()
         );
-        let program = headend.spec.groups.get(&group.allocation.group_id);
-        let port = program.and_then(|program| program.headend.as_ref()).map(|of| of.source_port);
+        let root = group.plan().and_then(|plan| plan.tree.nodes.first());
+        let program = root.and_then(|root| self.state.program(group, root.node));
+        let port = program.and_then(|program| program.source_port());
         let object = Object::Group(name.to_owned());
         let mut causes = culprits.to_vec();
         causes.push(ProblemKey::new(Code::SourceRefused, object.clone()));
@@ -333,12 +334,13 @@ impl Symptoms<'_> {
     /// The receiver that the source waits for, if it acknowledges late.
     fn slow(&self, name: &str, group: &Group, plan: &GroupPlan) -> Option<Symptom> {
         let slow = waited_for::slow(self.state, group, plan, self.now)?;
-        let node = &self.state.nodes[plan.tree.nodes[slow.position].node];
+        let at = plan.tree.nodes[slow.position].node;
+        let node = &self.state.nodes[at];
         let network = self.state.network()?;
         let is_it = |m: &&Member| address(network, m) == Some(slow.branch);
         let host = group.present(Role::Receiver).find(is_it)?.spec.host.clone();
-        let branch = branch_of(node, group.allocation.group_id, slow.branch);
-        let port = branch.and_then(|b| port_of_branch(node, b));
+        let branch = self.state.program(group, at).and_then(|program| program.branch(slow.branch));
+        let port = branch.and_then(|branch| port_name(node, branch.port));
         let at = &node.spec.base.name;
         let ms = slow.wait.as_millis();
         let evidence = format!(
@@ -349,18 +351,19 @@ impl Symptoms<'_> {
         Some(symptom(Code::ReceiverSlow, Object::Member { group: name.to_owned(), host }, evidence, causes))
     }
 
-    fn receiver(&self, group: &str, node: &Node, address: std::net::Ipv6Addr, stall: &Stall, id: GroupId) -> Symptom {
+    fn receiver(&self, group: &str, of: AtNode<'_>, address: std::net::Ipv6Addr, stall: &Stall) -> Symptom {
+        let node = of.node;
         let host = stall.who.trim_start_matches("receiver ").to_owned();
         let at = &node.spec.base.name;
-        let branch = branch_of(node, id, address);
-        let port = branch.and_then(|b| port_of_branch(node, b));
+        let branch = of.program().and_then(|program| program.branch(address));
+        let port = branch.as_ref().and_then(|b| port_name(node, b.port));
         let (code, what) = if stall.fatal {
             (Code::ReceiverFailed, "its fatal NAK arrived at")
         } else {
             (Code::ReceiverStalled, "data is forwarded to it, and it acknowledges nothing at")
         };
         let of_port = port.map(|p| format!(", port {p}")).unwrap_or_default();
-        let cause = branch.and_then(|b| Some(stall.reach?.sentence(&host, qpn_of(b)?)));
+        let cause = branch.as_ref().and_then(|b| Some(stall.reach?.sentence(&host, qpn_of(b)?)));
         let cause = cause.filter(|_| !stall.fatal).map(|cause| format!("{cause}; ")).unwrap_or_default();
         let evidence = format!("{cause}{what} {at}{of_port}");
         let causes = if stall.fatal { vec![] } else { port.map(|p| self.of_port(node, p)).unwrap_or_default() };
@@ -464,15 +467,6 @@ impl Symptoms<'_> {
         });
         keys.collect()
     }
-}
-
-fn branch_of(node: &Node, id: GroupId, address: std::net::Ipv6Addr) -> Option<&Branch> {
-    node.spec.groups.get(&id)?.branches.iter().find(|b| b.address == address)
-}
-
-/// The name of the port at which the node has this branch.
-fn port_of_branch<'a>(node: &'a Node, branch: &Branch) -> Option<&'a str> {
-    port_name(node, branch.port)
 }
 
 fn port_name(node: &Node, index: PortIndex) -> Option<&str> {

@@ -24,6 +24,7 @@ use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::metadata::{Labels, Metadata, check_labels};
 use crate::principal::Written;
+use crate::programs::Ground;
 use crate::record::{LinksRecord, Record, TOPOLOGY_NAME, TopologyRecord, least_octets, links_key, topology_key};
 use crate::rerouted::rerouted;
 use crate::resource::{GroupState, Topology};
@@ -76,7 +77,7 @@ impl TopologyCommands<'_> {
             GroupState::Infeasible(_) => Ok(e.to_string()),
             _ => Err(in_group(name, e)),
         })?;
-        check_all(&network, &replans)?;
+        check_all(Ground { network: &network, addresses: &self.0.addresses }, &replans)?;
         let metadata = match &self.0.topology {
             Some(t) => t.metadata.changed(labels, written),
             None => Metadata::created(TOPOLOGY_NAME, labels, self.0.new_uid(), written),

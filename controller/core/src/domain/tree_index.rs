@@ -6,32 +6,35 @@ use std::collections::{BTreeSet, HashMap};
 use canopy_model::ids::GroupId;
 
 use super::far::waits_for_nodes;
+use crate::plan::GroupPlan;
 use crate::resource::{Group, GroupState};
 
-/// For each link that a tree in force leads over: the groups of these trees. And the groups that any change of the network may concern.
+/// For each link that a tree leads over: the groups of these trees. And the groups that any change of the network may concern.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TreeIndex {
-    links: HashMap<usize, BTreeSet<GroupId>>,
+    in_force: ByLink,
+    next: ByLink,
     unsettled: BTreeSet<GroupId>,
     waiting: BTreeSet<GroupId>,
 }
 
+/// Groups by the links of one of their trees.
+#[derive(Clone, Debug, Default)]
+struct ByLink(HashMap<usize, BTreeSet<GroupId>>);
+
 impl TreeIndex {
     /// A group is `new` and was `old`; `None`: there is no group. Only what differs costs more than a comparison.
     pub(super) fn change(&mut self, old: Option<&Group>, new: Option<&Group>) {
-        let (before, now) = (old.map(links).unwrap_or_default(), new.map(links).unwrap_or_default());
-        let same_id = old.zip(new).is_none_or(|(old, new)| old.allocation.group_id == new.allocation.group_id);
-        let stays = |link: &usize, there: &[usize]| same_id && there.binary_search(link).is_ok();
-        if let Some(id) = old.map(|old| old.allocation.group_id) {
-            before.iter().filter(|link| !stays(link, &now)).for_each(|link| self.remove(*link, id));
+        let id = |group: Option<&Group>| group.map(|group| group.allocation.group_id);
+        let links = |of: fn(&Group) -> Option<&GroupPlan>| [old, new].map(|group| links(group.and_then(of)));
+        self.in_force.change(id(old), id(new), links(Group::plan));
+        self.next.change(id(old), id(new), links(|group| group.making()?.plan.as_deref()));
+        if let Some(id) = id(old) {
             self.unsettled.remove(&id);
             self.waiting.remove(&id);
         }
         if let Some(group) = new {
             let id = group.allocation.group_id;
-            for link in now.iter().filter(|link| !stays(link, &before)) {
-                self.links.entry(*link).or_default().insert(id);
-            }
             if is_unsettled(group) {
                 self.unsettled.insert(id);
             }
@@ -41,18 +44,14 @@ impl TreeIndex {
         }
     }
 
-    fn remove(&mut self, link: usize, id: GroupId) {
-        if let Some(groups) = self.links.get_mut(&link) {
-            groups.remove(&id);
-            if groups.is_empty() {
-                self.links.remove(&link);
-            }
-        }
-    }
-
     /// The groups whose trees in force lead over a link.
     pub(super) fn over(&self, link: usize) -> impl Iterator<Item = GroupId> {
-        self.links.get(&link).into_iter().flatten().copied()
+        self.in_force.over(link)
+    }
+
+    /// The groups that use a link: also those whose next trees lead over it, some of them twice.
+    pub(super) fn using(&self, link: usize) -> impl Iterator<Item = GroupId> {
+        self.over(link).chain(self.next.over(link))
     }
 
     /// The groups that have no tree although they have a source and receivers, or whose tree in force is not the one that the network
@@ -68,7 +67,35 @@ impl TreeIndex {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.links.is_empty() && self.unsettled.is_empty() && self.waiting.is_empty()
+        self.in_force.0.is_empty() && self.next.0.is_empty() && self.unsettled.is_empty() && self.waiting.is_empty()
+    }
+}
+
+impl ByLink {
+    /// The tree of a group leads over the second of these links and led over the first, in order; `None`: there is no group.
+    fn change(&mut self, old: Option<GroupId>, new: Option<GroupId>, [before, now]: [Vec<usize>; 2]) {
+        let stays = |link: &usize, there: &[usize]| old == new && there.binary_search(link).is_ok();
+        if let Some(id) = old {
+            before.iter().filter(|link| !stays(link, &now)).for_each(|link| self.remove(*link, id));
+        }
+        if let Some(id) = new {
+            for link in now.iter().filter(|link| !stays(link, &before)) {
+                self.0.entry(*link).or_default().insert(id);
+            }
+        }
+    }
+
+    fn remove(&mut self, link: usize, id: GroupId) {
+        if let Some(groups) = self.0.get_mut(&link) {
+            groups.remove(&id);
+            if groups.is_empty() {
+                self.0.remove(&link);
+            }
+        }
+    }
+
+    fn over(&self, link: usize) -> impl Iterator<Item = GroupId> {
+        self.0.get(&link).into_iter().flatten().copied()
     }
 }
 
@@ -76,9 +103,9 @@ fn is_unsettled(group: &Group) -> bool {
     group.behind.is_some() || matches!(group.state, GroupState::Infeasible(_))
 }
 
-/// The links of the tree in force, in order.
-fn links(group: &Group) -> Vec<usize> {
-    let nodes = group.plan().into_iter().flat_map(|plan| &plan.tree.nodes);
+/// The links of a plan's tree, in order.
+fn links(plan: Option<&GroupPlan>) -> Vec<usize> {
+    let nodes = plan.into_iter().flat_map(|plan| &plan.tree.nodes);
     let mut links: Vec<usize> = nodes.filter_map(|t| Some(t.parent?.link)).collect();
     links.sort_unstable();
     links

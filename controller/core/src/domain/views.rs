@@ -96,7 +96,7 @@ impl Views<'_> {
     /// One group's, without what only operators read.
     pub(super) fn group_summary(&self, name: &str) -> Option<GroupSummary> {
         let group = self.0.groups.get(name)?;
-        let Assessment { phase, reason, .. } = assess(group, &self.0.nodes);
+        let Assessment { phase, reason, .. } = assess(group, self.0.on_ground());
         Some(GroupSummary {
             uid: group.metadata.uid,
             tenant: group.metadata.tenant.clone(),
@@ -110,7 +110,7 @@ impl Views<'_> {
     }
 
     fn group_view(&self, group: &Group) -> Option<GroupView> {
-        let assessment = assess(group, &self.0.nodes);
+        let assessment = assess(group, self.0.on_ground());
         Some(GroupView {
             metadata: group.metadata.clone(),
             spec: group.spec.clone(),
@@ -130,7 +130,7 @@ impl Views<'_> {
                 evicted: group.evicted.clone(),
                 encoding: group.plan().zip(self.0.network()).map(|(plan, network)| plan.encoding_report(network)),
                 tree: self.tree_view(group).unwrap_or_default(),
-                nodes: AtNode::all(group, &self.0.nodes).map(AtNode::progress).collect(),
+                nodes: AtNode::all(group, self.0.on_ground()).map(AtNode::progress).collect(),
             },
         })
     }
@@ -156,7 +156,7 @@ impl Views<'_> {
         hosts: &HashMap<Ipv6Addr, &str>,
     ) -> Option<TreeNodeView> {
         let t = &plan.tree.nodes[at];
-        let program = self.0.nodes[t.node].spec.groups.get(&group.allocation.group_id)?;
+        let program = self.0.program(group, t.node)?.make();
         // Branches are child nodes in the tree's order, then receivers.
         let mut children = t.children.iter().map(|&c| network.name(plan.tree.nodes[c].node));
         let branches: Vec<BranchView> = program

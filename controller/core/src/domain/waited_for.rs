@@ -33,18 +33,21 @@ pub(super) fn add<'a>(
     now: Monotonic,
 ) -> Vec<String> {
     let Some(at) = state.index(node) else { return Vec::new() };
-    let node = &mut state.nodes[at];
-    let (programs, progress) = (&node.spec.groups, &mut node.telemetry.progress);
     let mut changed = Vec::new();
     for sample in samples {
-        let program = programs.get(&sample.group_id).filter(|p| p.epoch == sample.epoch);
-        if program.is_some_and(|p| progress.entry(sample.group_id).or_default().add(&p.branches, sample, now)) {
+        let program = state.program_of(sample.group_id, at).filter(|program| program.epoch() == sample.epoch);
+        let Some(branches) = program.map(|program| program.addresses().collect::<Vec<_>>()) else {
+            continue;
+        };
+        let progress = state.nodes[at].telemetry.progress.entry(sample.group_id).or_default();
+        if progress.add(&branches, sample, now) {
             changed.push(sample.group_id);
         }
     }
+    let node = &mut state.nodes[at];
     // Does nothing for most messages.
-    if progress.len() > programs.len() {
-        progress.retain(|id, _| programs.contains_key(id));
+    if node.telemetry.progress.len() > node.spec.groups.len() {
+        node.telemetry.progress.retain(|id, _| node.spec.groups.contains(id));
     }
     changed.into_iter().filter_map(|id: GroupId| state.groups.name(id).map(str::to_owned)).collect()
 }
@@ -62,7 +65,7 @@ pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<Wai
         let of_node = share[position];
         let known = progress(state, group, plan, position, now).map(|p| (p, p.psns()));
         let node = &state.nodes[tree_node.node].spec;
-        let Some(program) = node.groups.get(&group.allocation.group_id) else { continue };
+        let Some(program) = state.program(group, tree_node.node) else { continue };
         let parts: HashMap<Ipv6Addr, Part> =
             known.iter().flat_map(|(p, _)| p.parts()).map(|part| (part.branch, part)).collect();
         let total: u64 = known.map_or(0, |(_, total)| total);
@@ -70,7 +73,7 @@ pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<Wai
             unknown += of_node;
         }
         let mut children = tree_node.children.iter();
-        for branch in &program.branches {
+        for branch in program.branches() {
             let part = parts.get(&branch.address);
             let raised = part.map_or(0, |part| part.psns) as f64;
             let share_of = if total == 0 { 0.0 } else { of_node * raised / total as f64 };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Shares and delays against what a list of all samples gives.
 
-use canopy_model::ids::{GroupId, PortIndex, Qpn};
-use canopy_model::node_spec::BranchKind;
+use canopy_model::ids::GroupId;
 use canopy_model::telemetry::BranchTelemetry;
 use canopy_units::UnwrappedPsn;
 use proptest::prelude::*;
@@ -38,19 +37,8 @@ fn of(progress: &Progress, i: usize) -> Part {
     progress.parts().find(|part| part.branch == address(i)).unwrap()
 }
 
-fn branches(n: usize) -> Vec<Branch> {
-    let branch = |i| Branch {
-        address: address(i),
-        port: PortIndex::new("port", 1).unwrap(),
-        next_hop: address(i),
-        kind: BranchKind::Receiver { qpn: Qpn::new("qpn", 0x22).unwrap(), memory: None },
-        at_boundary: false,
-        start: None,
-        since: 1,
-        standby: false,
-        lost: false,
-    };
-    (0..n).map(branch).collect()
+fn branches(n: usize) -> Vec<Ipv6Addr> {
+    (0..n).map(address).collect()
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(crate) async fn list(
         (Some(node), Some(port)) if controller.link(node, port).is_none() => {
             return Err(ApiError::not_found("link", format!("{node}/{port}")));
         }
-        (Some(node), None) if controller.read(|d| d.node_spec(node)).is_none() => {
+        (Some(node), None) if controller.read(|d| d.desired(node)).is_none() => {
             return Err(ApiError::not_found("node", node));
         }
         (None, Some(_)) => return Err(ApiError::bad_request("port", "requires node: name the node of the port")),

@@ -40,7 +40,7 @@ pub(crate) async fn node(
     State(controller): State<Controller>,
     ApiPath(node): ApiPath<String>,
 ) -> Result<Json<NodeSample>, ApiError> {
-    if controller.read(|d| d.node_spec(&node)).is_none() {
+    if controller.read(|d| d.desired(&node)).is_none() {
         return Err(ApiError::not_found("node", node));
     }
     let mut sample = NodeSample {

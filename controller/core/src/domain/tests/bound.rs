@@ -23,8 +23,9 @@ fn epoch(w: &World) -> u32 {
 
 /// The most epochs that a child's branch is behind, over all nodes.
 fn most_behind(w: &World) -> u32 {
-    let programs = w.domain.state.nodes.iter().flat_map(|n| n.spec.groups.values());
-    let behind = programs.flat_map(|p| p.branches.iter().map(move |b| (p.epoch - b.since, &b.kind)));
+    let state = &w.domain.state;
+    let programs: Vec<_> = (0..state.nodes.len()).flat_map(|at| state.programs_at(at)).map(|(_, p)| p.make()).collect();
+    let behind = programs.iter().flat_map(|p| p.branches.iter().map(move |b| (p.epoch - b.since, &b.kind)));
     behind.filter(|(_, kind)| matches!(kind, BranchKind::Node { .. })).map(|(behind, _)| behind).max().unwrap()
 }
 

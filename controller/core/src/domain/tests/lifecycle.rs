@@ -6,7 +6,9 @@ use canopy_model::ids::Psn;
 use canopy_model::member::MemoryRegion;
 
 use super::*;
+use crate::NodePrograms;
 use crate::Outcome;
+use crate::desired::ProgramTimes;
 use crate::domain::GroupFilter;
 use crate::selector::Selector;
 use crate::testing::{fabric, link, node};
@@ -36,7 +38,7 @@ fn two_hundred_lives_of_a_group_leave_nothing_and_repeat_no_number() {
     assert_eq!(w.domain.state.pools.in_use(), [0; 4]);
     assert!(w.domain.state.groups.is_empty());
     for n in &w.domain.state.nodes {
-        assert!(n.spec.groups.is_empty() && n.since.is_empty());
+        assert_eq!(n.spec.groups, ProgramTimes::default());
     }
     // A restart does not reuse a freed number at once either.
     let mut again = World { domain: w.restarted(), records: w.records };
@@ -187,16 +189,19 @@ fn only_nodes_of_the_tree_get_a_change() {
 }
 
 #[test]
-fn a_held_spec_is_not_changed_underneath() {
+fn programs_that_wait_to_be_sent_are_not_changed_underneath() {
     let mut w = World::with(fabric(2, 1, 2));
     w.run(group("g")).unwrap();
     w.run(source("g", "h1-1")).unwrap();
     w.run(receiver("g", "h2-1")).unwrap();
-    let held = w.domain.node_spec("leaf1").unwrap();
-    let copy = (*held).clone();
+    let made = |held: &NodePrograms| held.after(None).collect::<Vec<_>>();
+    let held = |w: &World| w.domain.programs("leaf1", w.domain.desired("leaf1").unwrap().groups.ids()).unwrap();
+    let first = held(&w);
+    let copy = made(&first);
+    assert_eq!(copy.len(), 1);
     w.run(receiver("g", "h2-2")).unwrap();
-    assert_eq!(*held, copy);
-    assert_ne!(*w.domain.node_spec("leaf1").unwrap(), copy);
+    assert_eq!(made(&first), copy);
+    assert_ne!(made(&held(&w)), copy);
 }
 
 #[test]

@@ -70,8 +70,9 @@ fn a_join_reprograms_a_few_nodes_of_a_large_tree() {
 
 /// Programs of the group by node.
 fn programs(w: &World) -> BTreeMap<String, canopy_model::node_spec::GroupProgram> {
-    let programs = w.domain.state.nodes.iter();
-    programs.filter_map(|n| Some((n.spec.base.name.clone(), n.spec.groups.values().next()?.clone()))).collect()
+    let state = &w.domain.state;
+    let first = |at: usize| Some((state.nodes[at].spec.base.name.clone(), state.programs_at(at).next()?.1.make()));
+    (0..state.nodes.len()).filter_map(first).collect()
 }
 
 /// Who joins in time behind an edge of the tree changes the edge, and the list of the headend; who leaves does too.

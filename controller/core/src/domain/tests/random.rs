@@ -13,8 +13,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::content::Joined;
 use crate::domain::NameFilter;
-use crate::domain::programs::{Trees, programs};
+use crate::programs::Trees;
 use crate::receivers_by_edge::{ReceiversByEdge, TreeEdge};
+use crate::status::uses_port;
 use crate::testing::{host, link, random_graph};
 
 const GROUPS: usize = 3;
@@ -141,7 +142,7 @@ fn command(d: &Domain, step: &Step) -> Command {
 }
 
 fn specs(d: &Domain) -> BTreeMap<String, NodeSpec> {
-    d.all_nodes().into_iter().map(|n| (n.name.clone(), (*d.node_spec(&n.name).unwrap()).clone())).collect()
+    d.all_nodes().into_iter().map(|n| (n.name.clone(), d.node_spec(&n.name).unwrap())).collect()
 }
 
 fn program(d: &Domain, node: &str, id: GroupId) -> Option<GroupProgram> {
@@ -295,8 +296,8 @@ impl Covered {
         for (name, g) in w.domain.state.groups.iter() {
             let (id, Some(plan)) = (g.allocation.group_id, g.plan()) else { continue };
             let program = |node: NodeId| {
-                let at = w.domain.state.nodes.iter().find(|n| n.spec.base.node_id == node).unwrap();
-                at.spec.groups.get(&id).unwrap()
+                let at = w.domain.state.nodes.iter().position(|n| n.spec.base.node_id == node).unwrap();
+                w.domain.state.program_of(id, at).unwrap().make()
             };
             let child = |((parent, child), behind): (TreeEdge, &[Joined])| {
                 let address = w.domain.state.addresses.node_address(child);
@@ -391,6 +392,8 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
         }
         let epochs: BTreeMap<String, (GroupId, u32)> =
             w.domain.state.groups.iter().map(|(n, g)| (n.clone(), (g.allocation.group_id, g.epoch))).collect();
+        let times = |d: &Domain, node: &str, id| d.desired(node).and_then(|desired| desired.groups.get(id));
+        let was = w.domain.clone();
         let applied = w.run(command).unwrap();
         let after = specs(&w.domain);
         // Exactly the nodes whose content changed got a new generation and are named.
@@ -403,6 +406,8 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
                 prop_assert!(a.generation >= b.generation);
                 for (id, old) in b.groups.iter() {
                     if let Some(new) = a.groups.get(id) {
+                        let has_other_time = times(&was, name, id) != times(&w.domain, name, id);
+                        prop_assert_eq!(has_other_time, new != old, "{}: what is sent is what differs", name);
                         prop_assert!(new.epoch >= old.epoch);
                         // Where a receiver started becomes known in any epoch, also after a move.
                         let started = |b: &Branch| Branch { start: None, lost: false, ..b.clone() };
@@ -476,16 +481,43 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
 
 /// Every node has the programs that the groups' trees give it, and no others: what a change left as it was, is what it was to be.
 fn check_programs(d: &Domain) -> Result<(), TestCaseError> {
-    let Some(network) = d.state.network() else { return Ok(()) };
-    let mut wanted = vec![BTreeMap::new(); network.len()];
+    let Some(ground) = d.state.ground() else { return Ok(()) };
+    let mut wanted = vec![BTreeMap::new(); ground.network.len()];
     for (_, g) in d.state.groups.iter() {
-        for (node, program) in programs(Trees::of_group(g), network, &d.state.addresses) {
+        for (node, program) in Trees::of_group(g).all(ground) {
             wanted[node].insert(g.allocation.group_id, program);
         }
     }
-    for (node, wanted) in d.state.nodes.iter().zip(wanted) {
-        let has: BTreeMap<_, _> = node.spec.groups.iter().map(|(id, p)| (*id, p.clone())).collect();
-        prop_assert_eq!(has, wanted, "{}", node.spec.base.name);
+    for (at, wanted) in wanted.into_iter().enumerate() {
+        let spec = d.state.whole_spec(at);
+        let has: BTreeMap<_, _> = spec.groups.iter().map(|(id, p)| (*id, p.clone())).collect();
+        prop_assert_eq!(d.state.nodes[at].spec.groups.len(), has.len(), "{}", &spec.base.name);
+        prop_assert_eq!(has, wanted, "{}", &spec.base.name);
+        for (id, program) in d.state.programs_at(at) {
+            let whole = spec.groups.get(&id).unwrap();
+            let addresses: Vec<Ipv6Addr> = whole.branches.iter().map(|b| b.address).collect();
+            prop_assert_eq!(program.addresses().collect::<Vec<_>>(), addresses);
+            prop_assert_eq!(program.branches().collect::<Vec<_>>(), whole.branches.clone());
+            let is = (program.epoch(), program.is_headend(), program.source_port(), program.upstream_port());
+            let source_port = whole.headend.as_ref().map(|headend| headend.source_port);
+            prop_assert_eq!(is, (whole.epoch, whole.headend.is_some(), source_port, whole.upstream.port));
+            let has_receivers = whole.branches.iter().any(|b| matches!(b.kind, BranchKind::Receiver { .. }));
+            prop_assert_eq!(program.has_receivers(), has_receivers);
+            prop_assert_eq!(program.alternate_upstream(), whole.alternate_upstream);
+            prop_assert_eq!(program.multicast(), whole.multicast);
+        }
+    }
+    for (link, ends) in ground.network.spec.links.iter().enumerate() {
+        let indexed: BTreeSet<GroupId> = d.state.groups.trees().using(link).collect();
+        for end in [&ends.a, &ends.b] {
+            let (Some(at), true) = (d.state.index(&end.device), ground.network.ends(link).is_some()) else { continue };
+            let programs = d.state.programs_at(at).filter(|(_, p)| uses_port(&d.state.nodes[at], p, &end.port));
+            let using: BTreeSet<GroupId> = programs.map(|(id, _)| id).collect();
+            prop_assert!(using.is_subset(&indexed), "{:?}: {:?}, indexed {:?}", end, using, indexed);
+            // While a child changes from one link to another of the same parent, the parent's program has the one in force alone.
+            let is_moving = |id: &GroupId| d.state.groups.by_id(*id).is_some_and(|group| group.making().is_some());
+            prop_assert!(indexed.difference(&using).all(is_moving), "{:?}: {:?}, indexed {:?}", end, using, indexed);
+        }
     }
     Ok(())
 }

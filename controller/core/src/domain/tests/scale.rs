@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a change costs in a large domain. `make bench-scale` prints it; the ordinary run has a small domain and checks what is not time.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
+use canopy_model::ids::GroupId;
+use canopy_model::node_spec::GroupProgram;
+use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use canopy_model::topology::Endpoint;
+use canopy_units::{UnixTime, UnwrappedPsn};
 
 use super::large::with_hosts;
 use super::*;
 use crate::testing::clos::fat_tree;
+use crate::testing::{branch_sample, group_sample};
 
 /// Numbers as if drawn, the same in each run.
 struct Dice(u64);
@@ -23,6 +29,22 @@ struct Scale {
     w: World,
     hosts: usize,
     dice: Dice,
+}
+
+impl Scale {
+    /// A sample of each node of the first groups' trees, without data yet.
+    fn moving(&self, groups: u32) -> Vec<(String, Vec<GroupTelemetry>)> {
+        let known: BTreeSet<GroupId> = (0..groups).filter_map(|i| self.w.domain.group_id(&format!("g{i}"))).collect();
+        let sample = |program: &GroupProgram| GroupTelemetry {
+            branches: program.branches.iter().map(|b| branch_sample(b.address)).collect(),
+            ..group_sample(program.group_id, program.epoch)
+        };
+        let of_node = |node: &String| {
+            let spec = self.w.domain.node_spec(node).unwrap();
+            spec.groups.values().filter(|program| known.contains(&program.group_id)).map(sample).collect()
+        };
+        self.w.domain.node_names().into_iter().map(|node| (node.clone(), of_node(&node))).collect()
+    }
 }
 
 /// Least and most of some times.
@@ -44,6 +66,24 @@ impl std::fmt::Display for Spread {
         all.sort_unstable();
         let at = |share: usize| all[(all.len() - 1) * share / 100];
         write!(f, "median {:.1?} ({:.1?} to {:.1?}, {} times)", at(50), at(0), at(100), all.len())
+    }
+}
+
+/// The same sample after so many seconds.
+fn moved(sample: &GroupTelemetry, seconds: u64) -> GroupTelemetry {
+    let packets = 10_000 * seconds;
+    let branch = |b: &BranchTelemetry| BranchTelemetry {
+        next: Some(UnwrappedPsn(packets - 100)),
+        completed_min: Some(packets / 100),
+        packets,
+        ..b.clone()
+    };
+    GroupTelemetry {
+        high: UnwrappedPsn(packets),
+        data_packets: packets,
+        fresh_packets: Some(packets),
+        branches: sample.branches.iter().map(branch).collect(),
+        ..sample.clone()
     }
 }
 
@@ -131,20 +171,38 @@ fn a_change_costs_what_it_changes() {
 
     // A receiver joins an open group: nodes whose programs are others. Their streams hold what was sent to them before.
     let all = s.w.domain.node_names().into_iter();
-    let mut held: BTreeMap<_, _> = all.map(|node| (node.clone(), s.w.domain.node_spec(&node))).collect();
+    let mut held: BTreeMap<_, _> = all.map(|node| (node.clone(), s.w.domain.desired(&node))).collect();
     let (mut joined, mut nodes, joins) = (Spread::default(), 0, 1_000.min(groups as usize));
     for i in 0..joins {
         let (name, host) = (format!("g{i}"), s.host());
         if s.w.domain.member(&name, &host).is_none() {
             let applied = joined.time(|| s.w.execute(receiver(&name, &host)));
             nodes += applied.nodes.len();
-            held.extend(applied.nodes.into_iter().map(|node| (node.clone(), s.w.domain.node_spec(&node))));
+            held.extend(applied.nodes.into_iter().map(|node| (node.clone(), s.w.domain.desired(&node))));
         }
     }
     let mean = nodes as f64 / joined.0.len().max(1) as f64;
     row("nodes re-programmed by a join to a group of 64", &format!("{mean:.1}"), "4 in the mean");
     row("a join to an open group of 64", &joined, "-");
     assert!(mean <= 6., "{mean} nodes are re-programmed by a join");
+
+    // Every node of the first groups' trees reports data that moves.
+    let samples = s.moving(joins as u32);
+    let all: usize = samples.iter().map(|(_, groups)| groups.len()).sum();
+    let mut taken = Spread::default();
+    for round in 1..=5_u64 {
+        let at =
+            samples.iter().map(|(node, groups)| (node, groups.iter().map(|sample| moved(sample, round)).collect()));
+        let at: Vec<(&String, Vec<GroupTelemetry>)> = at.collect();
+        let now = Monotonic::from_nanos(round * 1_000_000_000);
+        let begun = Instant::now();
+        for (node, groups) in &at {
+            s.w.domain.data_samples(node, groups.iter(), false, now);
+            s.w.domain.progress(node, groups.iter(), now, UnixTime::from_nanos(0));
+        }
+        taken.0.push(begun.elapsed() / u32::try_from(all).unwrap());
+    }
+    row("a sample of one group at one node", &taken, "20 % of a core for 10,000 moving groups, each at its headend");
 
     // The neighbours of a core switch report their ports to it one after the other.
     let dead = "core0";

@@ -200,7 +200,7 @@ fn a_departure_from_a_group_that_is_infeasible_is_allowed_and_reported() {
         let s = status(&w, &name);
         assert_eq!(s.phase, GroupPhase::Degraded);
         assert!(s.reason.contains("has MTU 1500") && s.tree.is_empty(), "{}", s.reason);
-        assert!(w.domain.state.nodes.iter().all(|n| !n.spec.groups.contains_key(&s.group_id)));
+        assert!(w.domain.state.nodes.iter().all(|n| !n.spec.groups.contains(&s.group_id)));
         assert_eq!(w.restarted().group(&name).unwrap().status.reason, s.reason);
         // The group recovers. A node that was slow may still run the program from before: what a child of it acknowledged then
         // does not cover who is behind that child now.
@@ -217,8 +217,9 @@ fn a_departure_from_a_group_that_is_infeasible_is_allowed_and_reported() {
 /// Epochs from which the feedback of child nodes counts.
 fn since_of_children(w: &World, name: &str) -> BTreeSet<u32> {
     let id = status(w, name).group_id;
-    let programs = w.domain.state.nodes.iter().filter_map(|n| n.spec.groups.get(&id));
-    let children = programs.flat_map(|p| &p.branches).filter(|b| matches!(b.kind, BranchKind::Node { .. }));
+    let state = &w.domain.state;
+    let programs = (0..state.nodes.len()).filter_map(|at| state.program_of(id, at)).map(|program| program.make());
+    let children = programs.flat_map(|p| p.branches).filter(|b| matches!(b.kind, BranchKind::Node { .. }));
     children.map(|b| b.since).collect()
 }
 
