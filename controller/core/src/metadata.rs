@@ -38,16 +38,16 @@ pub struct Metadata {
     pub uid: Uid,
     /// Who created it, and when; absent if an earlier version did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created: Option<Written>,
+    pub created: Option<Box<Written>>,
     /// Who changed labels or spec last, and when; absent if it is as it was created, or an earlier version did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changed: Option<Written>,
+    pub changed: Option<Box<Written>>,
 }
 
 impl Metadata {
     /// Metadata of a new resource of the domain.
     pub(crate) fn created(name: &str, labels: Labels, uid: Uid, written: &Written) -> Self {
-        let created = Some(written.of_resource());
+        let created = Some(Box::new(written.of_resource()));
         Self {
             name: name.to_owned(),
             tenant: DEFAULT_TENANT.to_owned(),
@@ -66,12 +66,12 @@ impl Metadata {
 
     /// The same resource after one more change.
     pub(crate) fn changed(&self, labels: Labels, written: &Written) -> Self {
-        Self { labels, generation: self.generation + 1, changed: Some(written.of_resource()), ..self.clone() }
+        Self { labels, generation: self.generation + 1, changed: Some(Box::new(written.of_resource())), ..self.clone() }
     }
 
     /// Who wrote the present intent.
     pub fn written(&self) -> Option<&Written> {
-        self.changed.as_ref().or(self.created.as_ref())
+        self.changed.as_deref().or(self.created.as_deref())
     }
 
     /// Tag of this intent, the API's ETag: a resource that was deleted and created again never has one of before.

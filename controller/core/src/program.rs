@@ -63,7 +63,7 @@ impl<'a> TreePrograms<'a> {
     }
 
     /// Whether the node is the headend.
-    pub(crate) fn is_root(&self, at: usize) -> bool {
+    fn is_root(&self, at: usize) -> bool {
         self.node(at).parent.is_none()
     }
 

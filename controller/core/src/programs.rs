@@ -15,6 +15,7 @@ use crate::plan::GroupPlan;
 use crate::program::TreePrograms;
 use crate::resource::{Behind, Group, GroupState, Step};
 use crate::topology::{Network, NodeIx};
+use crate::tree::TreeNode;
 
 /// The trees that a group's programs follow from.
 #[derive(Clone, Copy, Default)]
@@ -76,12 +77,24 @@ impl NodePrograms {
     }
 }
 
-/// A group's program at a node.
+/// A group's program at a node. Its parts are read from the plans without making it.
+#[derive(Clone, Copy)]
 pub(crate) enum Program<'a> {
-    /// That of the only tree, at this position of it. Its parts are read without making it.
-    OfTree(TreePrograms<'a>, usize),
-    /// That of a group that moves, at a node whose program follows from both trees, or from the next one alone.
-    Staged(Box<GroupProgram>),
+    /// That of the only tree.
+    OfTree(InTree<'a>),
+    /// That of a group that moves, at a node of both trees.
+    OfBoth(InTree<'a>, InTree<'a>),
+    /// The same at a node that the next tree does not have.
+    Leaving(InTree<'a>, TreePrograms<'a>),
+    /// The same at a node that only the next tree has.
+    OfNext(InTree<'a>),
+}
+
+/// A position of a tree.
+#[derive(Clone, Copy)]
+pub(crate) struct InTree<'a> {
+    of: TreePrograms<'a>,
+    at: usize,
 }
 
 impl<'a> Trees<'a> {
@@ -102,24 +115,26 @@ impl<'a> Trees<'a> {
         Self::of(&group.state, group.behind.as_ref())
     }
 
-    /// The program at a node; `None`: it has none.
+    /// The program at a node; `None`: it has none. It searches the tree for the node.
     pub(crate) fn at(self, node: NodeIx, ground: Ground<'a>) -> Option<Program<'a>> {
-        let of = |plan: &'a Arc<GroupPlan>| {
-            let at = plan.tree.nodes.iter().position(|t| t.node == node)?;
-            Some((ground.programs(plan), at))
-        };
-        let present = self.present.and_then(of);
-        let next = self.next.and_then(of);
-        let staged = match (present, next) {
-            (present, None) => return present.map(|(of, at)| Program::OfTree(of, at)),
-            (Some((of, at)), Some((next, there))) => {
-                let mut program = of.at(at);
-                stage_next_to(&mut program, &next.at(there));
-                program
-            }
-            (None, Some((next, there))) => staged(next.at(there)),
-        };
-        Some(Program::Staged(Box::new(staged)))
+        let present = self.present.and_then(|plan| InTree::search(ground.programs(plan), node));
+        self.beside(present, node, ground)
+    }
+
+    /// The program at the node that is at this position of the tree in force.
+    pub(crate) fn at_position(self, at: usize, ground: Ground<'a>) -> Option<Program<'a>> {
+        let present = InTree { of: ground.programs(self.present?), at };
+        self.beside(Some(present), present.tree_node().node, ground)
+    }
+
+    fn beside(self, present: Option<InTree<'a>>, node: NodeIx, ground: Ground<'a>) -> Option<Program<'a>> {
+        let Some(next) = self.next.map(|plan| ground.programs(plan)) else { return present.map(Program::OfTree) };
+        Some(match (present, InTree::search(next, node)) {
+            (Some(present), Some(next)) => Program::OfBoth(present, next),
+            (Some(present), None) => Program::Leaving(present, next),
+            (None, Some(next)) => Program::OfNext(next),
+            (None, None) => return None,
+        })
     }
 
     /// In the order of [`Group::nodes`].
@@ -194,101 +209,165 @@ pub(crate) fn changed(
     new.all(ground).into_iter().filter(|(node, program)| !is_same(*node, program)).map(|(node, _)| node).collect()
 }
 
-impl Program<'_> {
+impl<'a> InTree<'a> {
+    fn search(of: TreePrograms<'a>, node: NodeIx) -> Option<Self> {
+        let at = of.plan.tree.nodes.iter().position(|t| t.node == node)?;
+        Some(Self { of, at })
+    }
+
+    fn tree_node(self) -> &'a TreeNode {
+        &self.of.plan.tree.nodes[self.at]
+    }
+
+    fn make(self) -> GroupProgram {
+        self.of.at(self.at)
+    }
+
+    fn upstream_port(self) -> PortIndex {
+        self.of.upstream_port(self.at)
+    }
+
+    fn branches(self) -> impl Iterator<Item = Branch> + use<'a> {
+        self.of.branches(self.at)
+    }
+}
+
+impl<'a> Program<'a> {
+    /// The position that most of it follows from.
+    fn first(self) -> InTree<'a> {
+        match self {
+            Self::OfTree(first) | Self::OfBoth(first, _) | Self::Leaving(first, _) | Self::OfNext(first) => first,
+        }
+    }
+
     /// The whole program.
     pub(crate) fn make(self) -> GroupProgram {
         match self {
-            Self::OfTree(of, at) => of.at(at),
-            Self::Staged(program) => *program,
+            Self::OfTree(only) | Self::Leaving(only, _) => only.make(),
+            Self::OfBoth(present, next) => {
+                let mut program = present.make();
+                stage_next_to(&mut program, &next.make());
+                program
+            }
+            Self::OfNext(next) => staged(next.make()),
         }
     }
 
-    pub(crate) fn epoch(&self) -> u32 {
-        match self {
-            Self::OfTree(of, at) => of.epoch(*at),
-            Self::Staged(program) => program.epoch,
-        }
+    pub(crate) fn epoch(self) -> u32 {
+        let InTree { of, at } = self.first();
+        of.epoch(at)
     }
 
-    pub(crate) fn is_headend(&self) -> bool {
-        match self {
-            Self::OfTree(of, at) => of.is_root(*at),
-            Self::Staged(program) => program.headend.is_some(),
-        }
+    pub(crate) fn is_headend(self) -> bool {
+        self.first().tree_node().parent.is_none()
     }
 
     /// Where the source's packets arrive, at the headend.
-    pub(crate) fn source_port(&self) -> Option<PortIndex> {
-        match self {
-            Self::OfTree(of, at) => of.is_root(*at).then(|| of.source_port()),
-            Self::Staged(program) => program.headend.as_ref().map(|headend| headend.source_port),
-        }
+    pub(crate) fn source_port(self) -> Option<PortIndex> {
+        self.is_headend().then(|| self.first().of.source_port())
     }
 
     /// Where feedback leaves.
-    pub(crate) fn upstream_port(&self) -> PortIndex {
-        match self {
-            Self::OfTree(of, at) => of.upstream_port(*at),
-            Self::Staged(program) => program.upstream.port,
-        }
+    pub(crate) fn upstream_port(self) -> PortIndex {
+        self.first().upstream_port()
     }
 
     /// The port to the parent of the next tree, if it is another one.
-    pub(crate) fn alternate_upstream(&self) -> Option<PortIndex> {
+    pub(crate) fn alternate_upstream(self) -> Option<PortIndex> {
         match self {
-            Self::OfTree(..) => None,
-            Self::Staged(program) => program.alternate_upstream,
+            Self::OfBoth(present, next) => Some(next.upstream_port()).filter(|port| *port != present.upstream_port()),
+            Self::OfTree(_) | Self::Leaving(..) | Self::OfNext(_) => None,
         }
     }
 
-    pub(crate) fn multicast(&self) -> Option<Multicast> {
-        match self {
-            Self::OfTree(of, _) => of.plan.content.common.multicast,
-            Self::Staged(program) => program.multicast,
-        }
+    pub(crate) fn multicast(self) -> Option<Multicast> {
+        self.first().of.plan.content.common.multicast
     }
 
     /// See [`GroupProgram::multicast_route`].
     pub(crate) fn multicast_route(self) -> Option<MulticastRoute> {
-        self.multicast()?;
-        self.make().multicast_route()
+        let flow = self.multicast()?;
+        let nodes = self.branches().filter(|b| matches!(b.kind, BranchKind::Node { .. }));
+        let route = MulticastRoute { flow, input: self.upstream_port(), outputs: nodes.map(|b| b.port).collect() };
+        (!route.outputs.is_empty()).then_some(route)
     }
 
-    /// Child nodes, then receivers.
-    pub(crate) fn branches(&self) -> impl Iterator<Item = Branch> {
-        let (of_tree, staged) = match self {
-            Self::OfTree(of, at) => (Some(of.branches(*at)), None),
-            Self::Staged(program) => (None, Some(program.branches.iter().cloned())),
+    /// Child nodes, then receivers; then those of the next tree alone.
+    pub(crate) fn branches(self) -> impl Iterator<Item = Branch> + use<'a> {
+        let stand_by = move |mut branch: Branch| {
+            branch.standby = matches!(self, Self::OfNext(_)) && matches!(branch.kind, BranchKind::Node { .. });
+            branch
         };
-        of_tree.into_iter().flatten().chain(staged.into_iter().flatten())
+        let more = match self {
+            Self::OfBoth(present, next) => Some(more_branches(present, next)),
+            Self::OfTree(_) | Self::Leaving(..) | Self::OfNext(_) => None,
+        };
+        self.first().branches().map(stand_by).chain(more.into_iter().flatten())
     }
 
     /// Those of its branches.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
-        let (of_tree, staged) = match self {
-            Self::OfTree(of, at) => (Some(of.addresses(*at)), None),
-            Self::Staged(program) => (None, Some(program.branches.iter().map(|b| b.address))),
+    pub(crate) fn addresses(self) -> impl Iterator<Item = Ipv6Addr> + use<'a> {
+        let more = match self {
+            Self::OfBoth(present, next) => Some(more_branches(present, next).map(|branch| branch.address)),
+            Self::OfTree(_) | Self::Leaving(..) | Self::OfNext(_) => None,
         };
-        of_tree.into_iter().flatten().chain(staged.into_iter().flatten())
+        let InTree { of, at } = self.first();
+        of.addresses(at).chain(more.into_iter().flatten())
     }
 
     /// The branch with this address.
-    pub(crate) fn branch(&self, address: Ipv6Addr) -> Option<Branch> {
+    pub(crate) fn branch(self, address: Ipv6Addr) -> Option<Branch> {
         self.branches().find(|branch| branch.address == address)
     }
 
-    pub(crate) fn has_receivers(&self) -> bool {
-        match self {
-            Self::OfTree(of, at) => !of.plan.content.receivers(*at).is_empty(),
-            Self::Staged(program) => program.branches.iter().any(|b| matches!(b.kind, BranchKind::Receiver { .. })),
-        }
+    pub(crate) fn has_receivers(self) -> bool {
+        let has = |InTree { of, at }: InTree<'_>| !of.plan.content.receivers(at).is_empty();
+        has(self.first()) || matches!(self, Self::OfBoth(_, next) if has(next))
     }
 
     /// The ports that it uses; some more than once.
-    pub(crate) fn ports(&self) -> impl Iterator<Item = PortIndex> {
+    pub(crate) fn ports(self) -> impl Iterator<Item = PortIndex> + use<'a> {
         let one = [Some(self.upstream_port()), self.alternate_upstream(), self.source_port()];
         self.branches().map(|branch| branch.port).chain(one.into_iter().flatten())
     }
+
+    /// The parent in the tree in force, the parent's port that leads here, and its program without the next tree. `None` at the headend, and
+    /// while the node moves to another parent.
+    pub(crate) fn parent(self) -> Option<(NodeIx, PortIndex, Self)> {
+        let here = match self {
+            Self::OfTree(here) | Self::Leaving(here, _) => here,
+            Self::OfBoth(here, next) if next.upstream_port() == here.upstream_port() => here,
+            Self::OfBoth(..) | Self::OfNext(_) => return None,
+        };
+        let up = here.tree_node().parent?;
+        let parent = InTree { at: up.position, ..here };
+        Some((parent.tree_node().node, up.parent_port, Self::OfTree(parent)))
+    }
+
+    /// The child nodes in the tree in force that do not move to another parent: as [`Self::parent`] has it at each.
+    pub(crate) fn children(self) -> impl Iterator<Item = (NodeIx, PortIndex, Self)> + use<'a> {
+        let (here, next) = match self {
+            Self::OfTree(here) => (Some(here), None),
+            Self::OfBoth(here, next) => (Some(here), Some(next.of)),
+            Self::Leaving(here, next) => (Some(here), Some(next)),
+            Self::OfNext(_) => (None, None),
+        };
+        let children = here.into_iter().flat_map(|here| here.tree_node().children.iter().map(move |at| (here, *at)));
+        children.filter_map(move |(here, at)| {
+            let child = InTree { at, ..here };
+            let there = next.and_then(|next| InTree::search(next, child.tree_node().node));
+            let stays = there.is_none_or(|there| there.upstream_port() == child.upstream_port());
+            let port = child.tree_node().parent.filter(|_| stays)?.parent_port;
+            Some((child.tree_node().node, port, Self::OfTree(child)))
+        })
+    }
+}
+
+/// The branches that a node has in the next tree alone.
+fn more_branches<'a>(present: InTree<'a>, next: InTree<'a>) -> impl Iterator<Item = Branch> + use<'a> {
+    let known: Vec<Ipv6Addr> = present.of.addresses(present.at).collect();
+    let more = next.branches().filter(move |branch| !known.contains(&branch.address));
+    more.map(|branch| Branch { standby: true, ..branch })
 }
 
 /// Adds what `new` has and the present program lacks: the future children as staged branches, and the port of the

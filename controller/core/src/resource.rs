@@ -157,7 +157,7 @@ pub(crate) enum GroupState {
     Infeasible(String),
     /// The stall policy stopped the group; the reason.
     Failed(String),
-    /// The programs are in the nodes' specs.
+    /// The nodes' programs follow from it.
     Live(Arc<GroupPlan>),
 }
 
@@ -252,6 +252,11 @@ impl Group {
     /// Epoch in which the present source joined.
     pub(crate) fn source_since(&self) -> Option<u32> {
         self.members.values().find(|m| m.spec.role == Role::Source).map(|m| m.since)
+    }
+
+    /// The root of its tree, if there is a tree.
+    pub(crate) fn headend(&self) -> Option<NodeIx> {
+        Some(self.plan()?.tree.nodes.first()?.node)
     }
 
     /// The tree and encoding, if there is a tree.

@@ -62,7 +62,12 @@ impl<'a> Nodes<'a> {
         AtNode { node: &self.all[at], at, group, nodes: self }
     }
 
-    /// The group's program at a node; `None`: it has none.
+    /// The group's program at the node that is at this position of its tree.
+    pub(crate) fn program_at(self, group: &'a Group, position: usize) -> Option<Program<'a>> {
+        Trees::of_group(group).at_position(position, self.ground?)
+    }
+
+    /// The group's program at a node; `None`: it has none. It searches the tree for the node.
     pub(crate) fn program(self, group: &'a Group, at: NodeIx) -> Option<Program<'a>> {
         Trees::of_group(group).at(at, self.ground?)
     }
@@ -210,7 +215,8 @@ pub(crate) fn is_confirmed_in_force(group: &Group, nodes: Nodes<'_>) -> bool {
 fn first_lacking<'a>(mut nodes: impl Iterator<Item = AtNode<'a>>) -> Option<(String, String)> {
     nodes.find_map(|at| {
         let name = at.name();
-        let prevents = |e: &&ItemError| at.program().is_some_and(|program| prevents(e, at.node, at.id(), &program));
+        let program = at.errors().next().and_then(|_| at.program());
+        let prevents = |e: &&ItemError| program.is_some_and(|program| prevents(e, at.node, at.id(), &program));
         let why = if let Some(e) = at.errors().find(prevents) {
             format!("node {name}: {} {}: {}", e.kind, e.name, e.detail)
         } else if at.is_confirmed() {
@@ -246,13 +252,14 @@ pub(crate) fn is_confirmed(observed: Option<Generation>, since: Generation, late
 /// True when the node runs no program of the group that is older than `revision`: it has reconciled that, or its last spec before.
 pub(crate) fn is_caught_up(nodes: Nodes<'_>, at: NodeIx, group: &Group, revision: u64) -> bool {
     let (node, id) = (&nodes.all[at], group.allocation.group_id);
-    let is_refused = |e: &ItemError| match nodes.program(group, at) {
+    let errors: &[ItemError] = node.status.as_ref().map_or(&[], |status| &status.errors);
+    let program = if errors.is_empty() { None } else { nodes.program(group, at) };
+    let is_refused = |e: &ItemError| match program {
         Some(program) => prevents(e, node, id, &program),
         None => e.group == Some(id),
     };
-    let errors = node.status.iter().flat_map(|s| &s.errors);
     is_confirmed(node.observed(), revision.min(node.spec.generation), node.spec.generation)
-        && !errors.into_iter().any(is_refused)
+        && !errors.iter().any(is_refused)
 }
 
 /// Errors at a node that concern the group with this program.

@@ -29,6 +29,7 @@ use canopy_model::telemetry::{EventCode, GroupTelemetry, LateState, LinkLoss, Li
 use canopy_units::UnixTime;
 use futures::Stream;
 use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument;
 
@@ -412,15 +413,36 @@ async fn newest(
     specs: &mut watch::Receiver<Arc<DesiredNode>>,
     closing: &mut watch::Receiver<bool>,
 ) -> Result<(Arc<DesiredNode>, NodePrograms), Status> {
-    let version = |of: &DesiredNode| (of.term, of.generation);
-    let (desired, programs) = controller.desired(node, before).ok_or_else(|| error::unknown_node(node))?;
-    tokio::select! {
-        published = specs.wait_for(|published| version(published) >= version(&desired)) => {
-            published.map_err(|_| error::unknown_node(node))?;
+    let version = |of: &Arc<DesiredNode>| (of.term, of.generation);
+    loop {
+        let newest = controller.desired(node, before);
+        let read = newest.as_ref().map(|(desired, _)| version(desired));
+        tokio::select! {
+            published = publication(specs, version, read) => published.map_err(|_| error::unknown_node(node))?,
+            () = closed(closing) => return Err(error::stopping()),
         }
-        () = closed(closing) => return Err(error::stopping()),
+        if let Some(newest) = newest {
+            return Ok(newest);
+        }
     }
-    Ok((desired, programs))
+}
+
+/// Waits until the version `read` is published; until anything is if it is `None`: the node left the topology, which is not durable yet.
+/// What is published beyond `read` counts as not seen.
+///
+/// # Errors
+/// It is published that the node left.
+async fn publication<T, V: Ord>(
+    specs: &mut watch::Receiver<T>,
+    version: impl Fn(&T) -> V,
+    read: Option<V>,
+) -> Result<(), RecvError> {
+    let Some(read) = read else { return specs.changed().await };
+    let is_newer = version(&*specs.wait_for(|published| version(published) >= read).await?) > read;
+    if is_newer {
+        specs.mark_changed();
+    }
+    Ok(())
 }
 
 /// Receivers whose queue pair is in error, with the group's epoch at the node.
@@ -457,5 +479,28 @@ fn cap_errors(errors: &mut Vec<ItemError>) {
             group: None,
             detail: format!("{} more errors were reported and not kept", reported - MAX_ERRORS),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a change that is never sent: it was published while an earlier one was read, and counts as seen.
+    #[tokio::test]
+    async fn what_is_published_beyond_what_was_read_is_seen_later() {
+        let generation = |of: &u64| *of;
+        let (publish, mut specs) = watch::channel(1);
+        publish.send_replace(3);
+        publication(&mut specs, generation, Some(2)).await.unwrap();
+        assert!(specs.has_changed().unwrap());
+        publication(&mut specs, generation, Some(3)).await.unwrap();
+        assert!(!specs.has_changed().unwrap());
+        // The node left, and may be back with the same commit.
+        publish.send_replace(4);
+        publication(&mut specs, generation, None).await.unwrap();
+        drop(publish);
+        publication(&mut specs, generation, None).await.unwrap_err();
+        publication(&mut specs, generation, Some(5)).await.unwrap_err();
     }
 }

@@ -21,7 +21,7 @@ use crate::status::is_caught_up;
 const CHECKED_AFTER: u32 = 1_024;
 const _: () = assert!(MAX_BEHIND < MAX_FORCED && MAX_FORCED < (1 << 14) - REFRESHED_EVERY);
 
-/// Brings up to date what every node has confirmed, in a group that is about to change. The nodes' specs have the programs from before.
+/// Brings up to date what every node has confirmed, in a group that is about to change. The nodes have the programs from before.
 pub(super) fn note(state: &State, group: &mut Group) {
     let Some(old) = state.groups.get(&group.metadata.name) else { return };
     if !group.is_open() {

@@ -11,7 +11,6 @@ use canopy_model::node_spec::{BranchKind, Peer};
 use super::state::State;
 use crate::capture::{CapturePlan, Headers, Listed, Place, Seen};
 use crate::desired::DesiredNode;
-use crate::programs::Program;
 use crate::resource::Group;
 
 /// The places of a group's tree, up to the node that has more than `most` before it; `None` if it has no tree.
@@ -36,11 +35,12 @@ pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CaptureP
     for (position, tree_node) in tree.nodes.iter().enumerate() {
         let node = &state.nodes[tree_node.node];
         let spec = &node.spec;
-        let Some(program) = state.program(group, tree_node.node).map(Program::make) else { continue };
+        let Some(program) = state.on_ground().program_at(group, position) else { continue };
         if plan.places.len() >= most {
-            plan.left_out += 1 + program.branches.len() as u64;
+            plan.left_out += 1 + program.addresses().count() as u64;
             continue;
         }
+        let program = program.make();
         let captures = node.connected && node.status.as_ref().is_some_and(|s| s.minor_version >= MINOR_VERSION);
         if captures { &mut plan.able } else { &mut plan.unable }.push(spec.base.name.clone());
         let place = |port, seen, before, expected| {

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use canopy_model::ids::GroupId;
+use canopy_model::ids::{GroupId, PortIndex};
 use canopy_model::node_spec::{Branch, BranchKind};
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_units::Monotonic;
@@ -30,7 +30,6 @@ use canopy_units::Monotonic;
 use crate::programs::Program;
 use crate::resource::Node;
 use crate::status::AtNode;
-use crate::topology::NodeIx;
 
 /// Samples kept of a group at a node. Of a parent they must reach back beyond the newest one of its child.
 const SAMPLES: usize = 4;
@@ -153,16 +152,21 @@ impl<'a> Part<'a> {
         Some(Self { at, program: at.program()? })
     }
 
-    /// The same group at another node.
-    pub(super) fn elsewhere(&self, at: NodeIx) -> Option<Self> {
-        Self::of(self.at.elsewhere(at))
+    /// The parent, and the parent's port that leads here. `None` while this node moves to another one: both may send then.
+    pub(super) fn parent(&self) -> Option<(Self, PortIndex)> {
+        let (node, port, program) = self.program.parent()?;
+        Some((Self { at: self.at.elsewhere(node), program }, port))
     }
 
-    /// Whether it sends the group's data to `child` through this port.
-    pub(super) fn sends(&self, child: &Self, port: &str) -> bool {
-        let branch = self.program.branch(child.at.node.spec.base.node_address).filter(|branch| !branch.standby);
-        let leaves = branch.and_then(|branch| self.at.node.spec.base.ports.get(usize::from(branch.port.get()) - 1));
-        leaves.is_some_and(|leaves| leaves.name == port)
+    /// The child nodes, and the ports that lead there, but for those that move to another parent.
+    pub(super) fn children(&self) -> impl Iterator<Item = (Self, PortIndex)> + use<'a> {
+        let at = self.at;
+        self.program.children().map(move |(node, port, program)| (Self { at: at.elsewhere(node), program }, port))
+    }
+
+    /// The name of one of the node's ports.
+    pub(super) fn port_name(&self, port: PortIndex) -> Option<&'a str> {
+        self.at.node.spec.base.ports.get(usize::from(port.get()) - 1).map(|port| port.name.as_str())
     }
 }
 

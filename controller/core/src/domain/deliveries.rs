@@ -9,7 +9,8 @@ use canopy_units::{Monotonic, UnixTime};
 
 use super::state::State;
 use crate::delivery::{Delivery, DeliveryState};
-use crate::resource::Telemetry;
+use crate::resource::{Group, Telemetry};
+use crate::topology::NodeIx;
 
 /// A node is silent after this time without telemetry...
 const SILENT_AFTER: Duration = Duration::from_secs(3);
@@ -32,9 +33,7 @@ pub(super) fn add<'a>(
     for sample in samples {
         let id = sample.group_id;
         let Some(group) = state.groups.by_id(id) else { continue };
-        let is_root = group.plan().is_some_and(|plan| plan.tree.nodes.first().is_some_and(|root| root.node == at));
-        let program = if is_root { state.program(group, at) } else { None };
-        if !program.is_some_and(|program| program.is_headend() && program.epoch() == sample.epoch) {
+        if !headed(group, at) || state.program(group, at).is_none_or(|program| program.epoch() != sample.epoch) {
             continue;
         }
         let stall_after = group.spec.stall_after;
@@ -49,7 +48,7 @@ pub(super) fn add<'a>(
     // Does nothing for most messages.
     let node = &state.nodes[at];
     if node.telemetry.deliveries.len() > node.spec.groups.len() {
-        let is_headend = |id: &&GroupId| state.program_of(**id, at).is_some_and(|program| program.is_headend());
+        let is_headend = |id: &&GroupId| state.groups.by_id(**id).is_some_and(|group| headed(group, at));
         let gone: Vec<GroupId> = node.telemetry.deliveries.keys().filter(|id| !is_headend(id)).copied().collect();
         gone.iter().for_each(|id| _ = state.nodes[at].telemetry.deliveries.remove(id));
     }
@@ -90,6 +89,11 @@ pub(super) fn mark_silent(state: &mut State, now: Monotonic) -> (Vec<String>, Ve
 }
 
 fn headed_by(state: &State, at: usize) -> Vec<String> {
-    let programs = state.programs_at(at).filter(|(_, program)| program.is_headend());
-    programs.filter_map(|(id, _)| state.groups.name(id).map(str::to_owned)).collect()
+    let groups = state.nodes[at].spec.groups.ids().filter_map(|id| state.groups.by_id(id));
+    groups.filter(|group| headed(group, at)).map(|group| group.metadata.name.clone()).collect()
+}
+
+/// Whether the node is the group's headend.
+fn headed(group: &Group, at: NodeIx) -> bool {
+    group.headend() == Some(at)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use canopy_model::congestion::{MAX_REPORTED_FLOWS, PortCongestion};
 use canopy_model::ids::{Generation, GroupId, PortIndex};
-use canopy_model::node_spec::{BranchKind, Peer, PortThresholds};
+use canopy_model::node_spec::PortThresholds;
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_model::topology::{Endpoint, LinkBuffer, PortNumber};
 use canopy_units::{Monotonic, Octets, Rate, UnixTime, nanos};
@@ -389,29 +389,20 @@ impl Links {
         for sample in samples {
             let here = part(sample.group_id).filter(|here| self.flows.add(here, sample, now));
             let Some(here) = here else { continue };
-            if let Some((from, parent)) = self.parent(state, &here) {
-                let from = from.clone();
+            if let Some((from, parent)) = uplink(&here) {
                 self.measure(&from, &parent, &here);
                 silenced.extend(self.silenced(from, &parent, &here, now));
             }
-            for branch in here.program.branches().filter(|b| matches!(b.kind, BranchKind::Node { .. })) {
-                let port = node.spec.base.ports.get(usize::from(branch.port.get()) - 1);
-                let Some(Peer::Node { name, .. }) = port.map(|port| &port.peer) else { continue };
-                let Some(child) = state.index(name).and_then(|child| here.elsewhere(child)) else { continue };
-                match self.uplink(&child) {
-                    Some(from) if from.device == *here.at.name() && here.sends(&child, &from.port) => {
-                        let from = from.clone();
-                        self.measure(&from, &here, &child);
-                        self.flows.expect(&here, &child, now);
-                    }
-                    _ => {}
-                }
+            for (child, port) in here.children() {
+                let Some(port) = here.port_name(port) else { continue };
+                self.measure(&Endpoint { device: here.at.name().to_owned(), port: port.to_owned() }, &here, &child);
+                self.flows.expect(&here, &child, now);
             }
         }
         if others_at_rest {
             for here in self.flows.rest(node, now).into_iter().filter_map(part) {
-                let Some((from, parent)) = self.parent(state, &here) else { continue };
-                silenced.extend(self.silenced(from.clone(), &parent, &here, now));
+                let Some((from, parent)) = uplink(&here) else { continue };
+                silenced.extend(self.silenced(from, &parent, &here, now));
             }
         }
         silenced
@@ -421,22 +412,6 @@ impl Links {
     #[cfg(test)]
     pub(super) fn flows(&self) -> usize {
         self.flows.len()
-    }
-
-    /// The node that sends the group's data to `child`, and the port that it leaves through. `None` while the child moves to another one:
-    /// both may send then.
-    fn parent<'a>(&self, state: &State, child: &Part<'a>) -> Option<(&Endpoint, Part<'a>)> {
-        let from = self.uplink(child)?;
-        let parent = child.elsewhere(state.index(&from.device)?)?;
-        parent.sends(child, &from.port).then_some((from, parent))
-    }
-
-    /// The far end of the link to the parent of `child`, unless it moves.
-    fn uplink(&self, child: &Part<'_>) -> Option<&Endpoint> {
-        let base = &child.at.node.spec.base;
-        let is_moving = child.program.alternate_upstream().is_some();
-        let port = base.ports.get(usize::from(child.program.upstream_port().get()) - 1).filter(|_| !is_moving)?;
-        Some(&self.nodes.get(&base.name)?.get(&port.name)?.to)
     }
 
     fn measure(&mut self, from: &Endpoint, parent: &Part<'_>, child: &Part<'_>) {
@@ -711,4 +686,11 @@ pub(super) fn link_named(network: &Network, wanted: &str) -> Option<usize> {
 /// Name of a link as the APIs show it.
 pub(super) fn label(network: &Network, link: usize) -> String {
     network.spec.links[link].label()
+}
+
+/// The port that data of the group leaves its parent through, and the parent.
+fn uplink<'a>(here: &Part<'a>) -> Option<(Endpoint, Part<'a>)> {
+    let (parent, port) = here.parent()?;
+    let from = Endpoint { device: parent.at.name().to_owned(), port: parent.port_name(port)?.to_owned() };
+    Some((from, parent))
 }

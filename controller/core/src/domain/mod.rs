@@ -53,7 +53,7 @@ use crate::principal::Written;
 use crate::programs::NodePrograms;
 use crate::quota::{Quota, Quotas};
 use crate::record::{Record, StateRecord};
-use crate::resource::Step;
+use crate::resource::{Group, Step};
 use crate::secret::Secret;
 use crate::tenant::Scope;
 use crate::threshold::ThresholdSettings;
@@ -702,7 +702,7 @@ impl Domain {
         self.state.node(node).map(|n| Arc::clone(&n.spec))
     }
 
-    /// The node's whole desired state, for which every program is made; `None` if the topology has no such node.
+    /// The node's whole desired state, for which every program is made, as tests and simulations read it; `None` if the topology has no such node.
     pub fn node_spec(&self, node: &str) -> Option<NodeSpec> {
         self.state.index(node).map(|at| self.state.whole_spec(at))
     }
@@ -722,8 +722,8 @@ impl Domain {
 
     /// Whether the node is the group's headend.
     pub fn is_headend(&self, node: &str, group: GroupId) -> bool {
-        let at = self.state.index(node);
-        at.and_then(|at| self.state.program_of(group, at)).is_some_and(|program| program.is_headend())
+        let headend = self.state.groups.by_id(group).and_then(Group::headend);
+        headend.is_some() && headend == self.state.index(node)
     }
 
     /// Name of the group with this compact identifier, as it appears in telemetry.

@@ -11,6 +11,7 @@ use super::state::State;
 use crate::error::DomainError;
 use crate::plan::Planned;
 use crate::programs::{Ground, Trees};
+use crate::resource::Group;
 use crate::topology::NodeIx;
 
 /// Refuses a plan with which a node would need more multicast interfaces than Linux has, counting all groups.
@@ -24,12 +25,18 @@ pub(super) fn check_ports(state: &State, planned: &Planned) -> Result<(), Domain
         // A node with few ports cannot run out of interfaces, however many groups there are.
         if node.spec.base.ports.len() > MAX_MULTICAST_PORTS {
             let program = Ground { addresses: &state.addresses, network }.programs(plan).at(at);
-            let others = state.programs_at(t.node).filter(|(id, _)| *id != program.group_id);
-            let routes = others.filter_map(|(_, other)| other.multicast_route()).chain(program.multicast_route());
+            let groups = node.spec.groups.ids().filter_map(|id| state.groups.by_id(id));
+            let is_other = |group: &&Group| group.allocation.group_id != program.group_id && is_by_kernel(group);
+            let others = groups.filter(is_other).filter_map(|group| state.program(group, t.node)?.multicast_route());
+            let routes = others.chain(program.multicast_route());
             check(&node.spec.base.name, &program.name, routes)?;
         }
     }
     Ok(())
+}
+
+fn is_by_kernel(group: &Group) -> bool {
+    group.plan().is_some_and(|plan| plan.content.common.multicast.is_some())
 }
 
 /// The same check for all groups over another topology.

@@ -49,7 +49,7 @@ impl TreeIndex {
         self.in_force.over(link)
     }
 
-    /// The groups that use a link: also those whose next trees lead over it, some of them twice.
+    /// The groups whose trees in force lead over a link, and those whose next trees do; some of them twice.
     pub(super) fn using(&self, link: usize) -> impl Iterator<Item = GroupId> {
         self.over(link).chain(self.next.over(link))
     }

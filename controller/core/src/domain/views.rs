@@ -156,7 +156,7 @@ impl Views<'_> {
         hosts: &HashMap<Ipv6Addr, &str>,
     ) -> Option<TreeNodeView> {
         let t = &plan.tree.nodes[at];
-        let program = self.0.program(group, t.node)?.make();
+        let program = self.0.on_ground().program_at(group, at)?.make();
         // Branches are child nodes in the tree's order, then receivers.
         let mut children = t.children.iter().map(|&c| network.name(plan.tree.nodes[c].node));
         let branches: Vec<BranchView> = program

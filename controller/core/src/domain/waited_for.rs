@@ -65,7 +65,7 @@ pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<Wai
         let of_node = share[position];
         let known = progress(state, group, plan, position, now).map(|p| (p, p.psns()));
         let node = &state.nodes[tree_node.node].spec;
-        let Some(program) = state.program(group, tree_node.node) else { continue };
+        let Some(program) = state.on_ground().program_at(group, position) else { continue };
         let parts: HashMap<Ipv6Addr, Part> =
             known.iter().flat_map(|(p, _)| p.parts()).map(|part| (part.branch, part)).collect();
         let total: u64 = known.map_or(0, |(_, total)| total);

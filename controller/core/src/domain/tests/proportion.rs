@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use canopy_model::node_spec::BranchKind;
 
 use super::*;
+use crate::desired::ProgramTimes;
 use crate::member::Member;
 use crate::record::{MemberRecord, member_key};
 use crate::testing::clos::{EDGES, HOSTS, PODS, clos};
-use crate::testing::fabric;
+use crate::testing::{fabric, link, node};
 
 /// Every host but h0, spread over all pods and edges.
 fn spread() -> impl Iterator<Item = String> {
@@ -123,4 +124,33 @@ fn a_tree_of_a_version_with_one_epoch_stays_as_it_is() {
     // What became durable is what a restart finds.
     w.domain = w.restarted();
     assert_eq!(programs(&w), new);
+}
+
+/// Nodes are the same by their names, wherever they stand in a topology.
+#[test]
+fn a_topology_with_its_nodes_in_another_order_changes_no_program() {
+    let mut w = World::with(fabric(3, 2, 2));
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h1-1")).unwrap();
+    for host in ["h2-1", "h2-2", "h3-1"] {
+        w.run(receiver("g", host)).unwrap();
+    }
+    w.confirm_all();
+    let times = |w: &World| -> BTreeMap<String, ProgramTimes> {
+        w.domain
+            .node_names()
+            .into_iter()
+            .map(|node| (node.clone(), w.domain.desired(&node).unwrap().groups.clone()))
+            .collect()
+    };
+    let (before, made) = (times(&w), programs(&w));
+    let mut spec = fabric(3, 2, 2);
+    spec.nodes.reverse();
+    spec.nodes.insert(0, node("spine3", 0x103));
+    spec.links.push(link("spine3/down9", "spine1/cross"));
+    w.run(topology(spec)).unwrap();
+    assert_eq!(programs(&w), made);
+    let mut after = times(&w);
+    assert_eq!(after.remove("spine3"), Some(ProgramTimes::default()));
+    assert_eq!(after, before);
 }

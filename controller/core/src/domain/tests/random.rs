@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
 use canopy_model::group::{EncodingChoice, Replication};
-use canopy_model::ids::{GroupId, NodeId};
+use canopy_model::ids::{GroupId, NodeId, PortIndex};
 use canopy_model::member::LateStart;
 use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, NodeSpec, Peer};
 use proptest::prelude::*;
@@ -17,6 +17,7 @@ use crate::programs::Trees;
 use crate::receivers_by_edge::{ReceiversByEdge, TreeEdge};
 use crate::status::uses_port;
 use crate::testing::{host, link, random_graph};
+use crate::topology::NodeIx;
 
 const GROUPS: usize = 3;
 const HOSTS: usize = 8;
@@ -505,6 +506,35 @@ fn check_programs(d: &Domain) -> Result<(), TestCaseError> {
             prop_assert_eq!(program.has_receivers(), has_receivers);
             prop_assert_eq!(program.alternate_upstream(), whole.alternate_upstream);
             prop_assert_eq!(program.multicast(), whole.multicast);
+            prop_assert_eq!(program.multicast_route(), whole.multicast_route());
+            // Where data comes from, and where it goes: as both ends have it.
+            let sent = |to: NodeIx, port: PortIndex, by: &GroupProgram| {
+                let address = d.state.nodes[to].spec.base.node_address;
+                by.branches.iter().any(|b| b.address == address && b.port == port && !b.standby)
+            };
+            let is_moving = program.alternate_upstream().is_some();
+            let waits = whole.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).all(|b| b.standby);
+            match program.parent() {
+                Some((parent, port, of)) => {
+                    let by = d.state.program_of(id, parent).unwrap();
+                    prop_assert!(!is_moving && of.epoch() == by.epoch() && sent(at, port, &by.make()));
+                }
+                None => prop_assert!(is_moving || whole.headend.is_some() || waits),
+            }
+            let children: BTreeSet<NodeIx> = program.children().map(|(child, ..)| child).collect();
+            for (child, port, of) in program.children() {
+                let its = d.state.program_of(id, child).unwrap();
+                prop_assert!(sent(child, port, whole) && of.epoch() == its.epoch());
+                prop_assert_eq!(its.parent().map(|(parent, port, _)| (parent, port)), Some((at, port)));
+            }
+            let stays = |b: &&Branch| {
+                let child = d.state.nodes.iter().position(|n| n.spec.base.node_address == b.address).unwrap();
+                let program = d.state.program_of(id, child).unwrap();
+                let is_child = !b.standby && program.alternate_upstream().is_none();
+                is_child != children.contains(&child)
+            };
+            let nodes = || whole.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. }));
+            prop_assert_eq!(nodes().find(stays), None);
         }
     }
     for (link, ends) in ground.network.spec.links.iter().enumerate() {
