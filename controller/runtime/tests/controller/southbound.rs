@@ -2,6 +2,7 @@
 //! Answers of the gRPC services to invalid requests, and the group status that RDMA applications receive.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_control::pb::{
     GroupPhase, JoinRequest, LeaveRequest, MemoryRegion, ReportRequest, Role, WatchGroupRequest, WatchRequest,
@@ -254,4 +255,58 @@ async fn a_log_level_goes_to_the_agent_and_changes_nothing_else() {
     controller.ctl(&["log-level", "agent", "n2", "default"]).await.unwrap();
     assert_eq!(agent.next().await.unwrap().unwrap().log_level.unwrap().filter, "");
     controller.stop().await;
+}
+
+/// Catches a change that an agent never gets: it was published while the node's stream read an earlier one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_agent_has_the_newest_state_however_changes_share_commits() {
+    const GROUPS: usize = 8;
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    let (_, topology) = LAB.rsplit_once("---").unwrap();
+    controller.apply(topology).await.unwrap();
+    let group = |n: usize, labels: &str| {
+        format!("apiVersion: canopy/v1\nkind: Group\nmetadata: {{name: g{n}, labels: {{{labels}}}}}\nspec: {{}}\n")
+    };
+    let member = |n: usize, host: &str, role: &str| {
+        let qpn = 100 + n;
+        format!(
+            "apiVersion: canopy/v1\nkind: Member\nmetadata: {{group: g{n}}}\nspec: {{host: {host}, role: {role}, qpn: {qpn}}}\n"
+        )
+    };
+    let all = |n| [group(n, ""), member(n, "s1", "source"), member(n, "r1", "receiver")].join("---\n");
+    controller.apply(&(0..GROUPS).map(all).collect::<Vec<_>>().join("---\n")).await.unwrap();
+    let agents = [
+        Agent::connect(&controller, "n1", None).await.unwrap().apply_all(),
+        Agent::connect(&controller, "n2", None).await.unwrap().apply_all(),
+    ];
+    for round in 0..12 {
+        let writers = (0..GROUPS).map(|n| {
+            let (controller, file) = (&controller, dir.path().join(format!("g{n}.yaml")));
+            async move {
+                for labels in ["canopy/metrics: branches", ""].repeat(2) {
+                    std::fs::write(&file, group(n, labels)).unwrap();
+                    controller.ctl(&["apply", "-f", file.to_str().unwrap()]).await.unwrap();
+                }
+            }
+        });
+        futures::future::join_all(writers).await;
+        let deadline = tokio::time::Instant::now() + DEADLINE;
+        for node in ["n1", "n2"] {
+            loop {
+                let is = controller.get(&["node", node]).await;
+                let (wanted, has) = (&is["spec"]["generation"], &is["status"]["observedGeneration"]);
+                assert!(wanted.is_u64(), "{is}");
+                if wanted == has {
+                    break;
+                }
+                assert!(tokio::time::Instant::now() < deadline, "round {round}: {node} has {has} of {wanted}");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+    controller.stop().await;
+    for agent in agents {
+        assert_eq!(agent.await.unwrap().0.unwrap().spec().groups.len(), GROUPS);
+    }
 }

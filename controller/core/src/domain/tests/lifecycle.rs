@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use canopy_model::ids::Psn;
+use canopy_model::ids::{GroupId, Psn};
 use canopy_model::member::MemoryRegion;
 
 use super::*;
@@ -202,6 +202,15 @@ fn programs_that_wait_to_be_sent_are_not_changed_underneath() {
     w.run(receiver("g", "h2-2")).unwrap();
     assert_eq!(made(&first), copy);
     assert_ne!(made(&held(&w)), copy);
+    // A snapshot that broke off continues behind the group that the agent has.
+    w.run(group("h")).unwrap();
+    w.run(source("h", "h1-1")).unwrap();
+    w.run(receiver("h", "h2-1")).unwrap();
+    let both = held(&w);
+    let ids: Vec<GroupId> = made(&both).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids.len(), 2);
+    let behind = |id| both.after(Some(id)).map(|(id, _)| id).collect::<Vec<_>>();
+    assert_eq!((behind(ids[0]), behind(ids[1])), (vec![ids[1]], vec![]));
 }
 
 #[test]

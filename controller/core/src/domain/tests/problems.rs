@@ -63,16 +63,31 @@ fn epoch_at(w: &World, node: &str) -> u32 {
 
 /// The headend reports this progress at a second; returns the groups that changed.
 fn progress(w: &mut World, second: u64, high: u64, next: u64) -> Vec<String> {
+    progress_of(w, "leaf1", second, high, next)
+}
+
+/// The same of any node.
+fn progress_of(w: &mut World, node: &str, second: u64, high: u64, next: u64) -> Vec<String> {
     let status = w.domain.group("g").unwrap().status;
     let sample = GroupTelemetry {
         high: UnwrappedPsn(high),
         min_next: Some(UnwrappedPsn(next)),
-        ..group_sample(status.group_id, epoch_at(w, "leaf1"))
+        ..group_sample(status.group_id, epoch_at(w, node))
     };
     let now = instant(second * S);
-    let mut changed = w.domain.telemetry_received("leaf1", now);
-    changed.extend(w.domain.progress("leaf1", std::iter::once(&sample), now, UnixTime::from_nanos(second * S)));
+    let mut changed = w.domain.telemetry_received(node, now);
+    changed.extend(w.domain.progress(node, std::iter::once(&sample), now, UnixTime::from_nanos(second * S)));
     changed
+}
+
+#[test]
+fn an_edge_without_progress_does_not_stall_its_group() {
+    let mut w = world();
+    for second in [10, 15, 20] {
+        assert_ne!(epoch_at(&w, "leaf2"), 0);
+        assert_eq!(progress_of(&mut w, "leaf2", second, 200, 100), Vec::<String>::new());
+    }
+    stall(&mut w);
 }
 
 fn stall(w: &mut World) {

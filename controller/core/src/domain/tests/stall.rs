@@ -75,6 +75,19 @@ fn wait_is_an_alarm_that_names_host_and_node_and_ends() {
 }
 
 #[test]
+fn a_receiver_that_replaces_its_queue_pair_holds_nothing_up_any_more() {
+    let mut w = world(StallPolicy::Wait);
+    report(&mut w, "h2-1", BranchNews::Fatal);
+    let before = stalled(&w);
+    w.run(leave("g", "h1-2")).unwrap();
+    assert_eq!(stalled(&w), before, "another one left");
+    let other = member("h2-1", Role::Receiver, 0x77);
+    w.run(Command::PutMember { group: "g".into(), spec: other, create_only: false, instance: None, lease: None })
+        .unwrap();
+    assert_eq!(stalled(&w).0, ConditionStatus::False);
+}
+
+#[test]
 fn a_child_node_is_reported_and_never_acted_upon() {
     for policy in [StallPolicy::Wait, StallPolicy::Evict, StallPolicy::Fail] {
         let mut w = world(policy);
