@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use canopy_controller_core::confirmations::Confirmations;
-use canopy_controller_core::desired::ProgramTimes;
 use canopy_controller_core::fields::GroupField;
 use canopy_controller_core::health::Health;
 use canopy_controller_core::principal::Principal;
@@ -15,9 +14,7 @@ use canopy_controller_core::problem::ProblemCode;
 use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::view::{GroupSummary, GroupView, Page};
-use canopy_controller_core::{
-    Applied, Command, DesiredNode, Domain, DomainError, EXAMINED, GroupFilter, NodePrograms, Outcome,
-};
+use canopy_controller_core::{Applied, Command, DesiredNode, Domain, DomainError, EXAMINED, GroupFilter, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::status::{GroupPhase, NodeStatus};
 use canopy_store::{Backup, Recovery, Store};
@@ -346,22 +343,6 @@ impl Controller {
 
     pub(crate) fn write<R>(&self, change: impl FnOnce(&mut Domain) -> R) -> R {
         change(&mut self.0.domain.write().expect(POISONED))
-    }
-
-    /// What a node is to have now, and its programs that differ from those of `before`; all if it is `None`. Nothing of it may leave the
-    /// process before it is [settled](Controller::settled). `None`: there is no such node.
-    pub fn desired(&self, node: &str, before: Option<&ProgramTimes>) -> Option<(Arc<DesiredNode>, NodePrograms)> {
-        self.read(|d| {
-            let desired = d.desired(node)?;
-            let programs = match before {
-                None => d.programs(node, desired.groups.ids())?,
-                Some(before) => {
-                    let changed = desired.groups.changed_since(before);
-                    d.programs(node, changed.filter_map(|(id, has_one)| has_one.then_some(id)))?
-                }
-            };
-            Some((desired, programs))
-        })
     }
 
     /// What the node is to have, now and after every change; closed when the node leaves the topology. `None` when it is not in it.

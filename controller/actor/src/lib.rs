@@ -26,6 +26,7 @@ pub mod commit_times;
 mod committing;
 mod controller;
 mod deletions;
+mod desired;
 pub mod difference;
 mod drains;
 mod due;

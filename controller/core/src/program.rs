@@ -35,11 +35,6 @@ impl<'a> TreePrograms<'a> {
         GroupProgram { name: common.name.clone(), headend: self.headend(at), branches, ..self.without_lists(at) }
     }
 
-    /// All of them, in the tree's order.
-    pub(crate) fn all(self) -> impl Iterator<Item = (NodeIx, GroupProgram)> + 'a {
-        (0..self.plan.tree.nodes.len()).map(move |at| (self.node(at).node, self.at(at)))
-    }
-
     /// Whether the node here has the program that the node at a position of the tree of `other` has there. It makes neither, but for the
     /// lists of a headend.
     pub(crate) fn is_same(&self, at: usize, other: &TreePrograms<'_>, there: usize) -> bool {
@@ -123,7 +118,7 @@ impl<'a> TreePrograms<'a> {
 
     /// RFC 9524, unless the kernel replicates: the root and every node that replicates to other nodes have a
     /// Replication-SID; an edge needs only End.MT.
-    fn replication_sid(&self, at: usize) -> Option<Ipv6Addr> {
+    pub(crate) fn replication_sid(&self, at: usize) -> Option<Ipv6Addr> {
         let t = self.node(at);
         let replicates = self.multicast().is_none() && (t.parent.is_none() || !t.children.is_empty());
         replicates.then(|| self.addresses.replication(self.network.id(t.node), self.content().common.tree_id))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The programs of a group at its nodes: those of the tree in force, and while it moves, the next tree beside it (decisions 3.9).
 //!
-//! Nothing keeps them. One is made whole when it is sent to its node; of the rest that asks for a part of one, most gets it from the plan.
+//! Nothing keeps them: a program is made whole when it is sent to its node, and a part of one is read from the plans.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -137,41 +137,36 @@ impl<'a> Trees<'a> {
         })
     }
 
-    /// In the order of [`Group::nodes`].
-    fn nodes(self) -> Vec<NodeIx> {
-        let of = |plan: &'a Arc<GroupPlan>| plan.tree.nodes.iter().map(|t| t.node);
-        let present: Vec<NodeIx> = self.present.into_iter().flat_map(of).collect();
-        let added: Vec<NodeIx> = self.next.into_iter().flat_map(of).filter(|node| !present.contains(node)).collect();
-        [present, added].concat()
-    }
-
     /// The plan that all programs follow from.
     fn at_rest(self) -> Option<&'a GroupPlan> {
         self.present.filter(|_| self.next.is_none()).map(|plan| &**plan)
     }
 
     /// The kernel's multicast routes, each with its node.
-    pub(crate) fn multicast_routes(self, ground: Ground<'_>) -> impl Iterator<Item = (NodeIx, MulticastRoute)> {
-        let is_by_kernel = self.present.is_some_and(|plan| plan.content.common.multicast.is_some());
-        let programs = if is_by_kernel { self.all(ground) } else { Vec::new() };
-        programs.into_iter().filter_map(|(node, program)| Some((node, program.multicast_route()?)))
+    pub(crate) fn multicast_routes(self, ground: Ground<'a>) -> impl Iterator<Item = (NodeIx, MulticastRoute)> {
+        self.all(ground).filter_map(|(node, program)| Some((node, program.multicast_route()?)))
     }
 
     /// All programs, each with its node, in the order of [`Group::nodes`].
-    pub(crate) fn all(self, ground: Ground<'_>) -> Vec<(NodeIx, GroupProgram)> {
-        let Some(plan) = self.present else { return Vec::new() };
-        let mut all: Vec<(NodeIx, GroupProgram)> = ground.programs(plan).all().collect();
-        if let Some(plan) = self.next {
-            let mut of_next: HashMap<NodeIx, GroupProgram> = ground.programs(plan).all().collect();
-            for (node, program) in &mut all {
-                if let Some(new) = of_next.remove(node) {
-                    stage_next_to(program, &new);
-                }
-            }
-            let added = plan.tree.nodes.iter();
-            all.extend(added.filter_map(|t| Some((t.node, staged(of_next.remove(&t.node)?)))));
-        }
-        all
+    fn all(self, ground: Ground<'a>) -> impl Iterator<Item = (NodeIx, Program<'a>)> {
+        let places = |plan: Option<&'a Arc<GroupPlan>>| {
+            let of = plan.map(|plan| ground.programs(plan));
+            of.into_iter().flat_map(|of| (0..of.plan.tree.nodes.len()).map(move |at| InTree { of, at }))
+        };
+        let next = self.next.map(|plan| ground.programs(plan));
+        let there: HashMap<NodeIx, InTree<'a>> =
+            places(self.next).map(|place| (place.tree_node().node, place)).collect();
+        let here: HashSet<NodeIx> = match next {
+            Some(_) => places(self.present).map(|place| place.tree_node().node).collect(),
+            None => HashSet::new(),
+        };
+        let added = places(self.next).filter(move |place| !here.contains(&place.tree_node().node)).map(Program::OfNext);
+        let present = places(self.present).map(move |place| match (next, there.get(&place.tree_node().node)) {
+            (None, _) => Program::OfTree(place),
+            (Some(_), Some(next)) => Program::OfBoth(place, *next),
+            (Some(next), None) => Program::Leaving(place, next),
+        });
+        present.chain(added).map(|program| (program.first().tree_node().node, program))
     }
 }
 
@@ -189,7 +184,9 @@ pub(crate) fn changed(
     new: Trees<'_>,
     ground: Ground<'_>,
 ) -> Vec<NodeIx> {
-    let Some(old_ground) = old_ground.filter(|_| old.present.is_some()) else { return new.nodes() };
+    let Some(old_ground) = old_ground.filter(|_| old.present.is_some()) else {
+        return new.all(ground).map(|(node, _)| node).collect();
+    };
     let is_renumbered = !Arc::ptr_eq(&old_ground.network.spec, &ground.network.spec);
     let before = |node: NodeIx| match is_renumbered {
         true => old_ground.network.node(ground.network.name(node)),
@@ -204,9 +201,11 @@ pub(crate) fn changed(
         let nodes = new.tree.nodes.iter().map(|t| t.node).enumerate();
         return nodes.filter(|(here, node)| !is_same(*here, *node)).map(|(_, node)| node).collect();
     }
-    let old: HashMap<NodeIx, GroupProgram> = old.all(old_ground).into_iter().collect();
-    let is_same = |node, program: &GroupProgram| before(node).and_then(|node| old.get(&node)) == Some(program);
-    new.all(ground).into_iter().filter(|(node, program)| !is_same(*node, program)).map(|(node, _)| node).collect()
+    let old: HashMap<NodeIx, Program<'_>> = old.all(old_ground).collect();
+    let is_same = |node, program: Program<'_>| {
+        before(node).and_then(|node| old.get(&node)).is_some_and(|old| old.make() == program.make())
+    };
+    new.all(ground).filter(|(node, program)| !is_same(*node, *program)).map(|(node, _)| node).collect()
 }
 
 impl<'a> InTree<'a> {
@@ -227,6 +226,10 @@ impl<'a> InTree<'a> {
         self.of.upstream_port(self.at)
     }
 
+    fn replication_sid(self) -> Option<Ipv6Addr> {
+        self.of.replication_sid(self.at)
+    }
+
     fn branches(self) -> impl Iterator<Item = Branch> + use<'a> {
         self.of.branches(self.at)
     }
@@ -244,12 +247,15 @@ impl<'a> Program<'a> {
     pub(crate) fn make(self) -> GroupProgram {
         match self {
             Self::OfTree(only) | Self::Leaving(only, _) => only.make(),
-            Self::OfBoth(present, next) => {
-                let mut program = present.make();
-                stage_next_to(&mut program, &next.make());
-                program
-            }
-            Self::OfNext(next) => staged(next.make()),
+            // The port of the future parent, and the future children as staged branches.
+            Self::OfBoth(present, next) => GroupProgram {
+                alternate_upstream: self.alternate_upstream(),
+                replication_sid: present.replication_sid().or_else(|| next.replication_sid()),
+                branches: self.branches().collect(),
+                ..present.make()
+            },
+            // All its children still send their feedback to their old parents.
+            Self::OfNext(next) => GroupProgram { branches: self.branches().collect(), ..next.make() },
         }
     }
 
@@ -368,26 +374,4 @@ fn more_branches<'a>(present: InTree<'a>, next: InTree<'a>) -> impl Iterator<Ite
     let known: Vec<Ipv6Addr> = present.of.addresses(present.at).collect();
     let more = next.branches().filter(move |branch| !known.contains(&branch.address));
     more.map(|branch| Branch { standby: true, ..branch })
-}
-
-/// Adds what `new` has and the present program lacks: the future children as staged branches, and the port of the
-/// future parent.
-fn stage_next_to(present: &mut GroupProgram, new: &GroupProgram) {
-    let is_there = |address| present.branches.iter().any(|b| b.address == address);
-    let more: Vec<_> = new.branches.iter().filter(|b| !is_there(b.address)).cloned().collect();
-    present.branches.extend(more.into_iter().map(|mut b| {
-        b.standby = true;
-        b
-    }));
-    present.replication_sid = present.replication_sid.or(new.replication_sid);
-    present.alternate_upstream = Some(new.upstream.port).filter(|port| *port != present.upstream.port);
-}
-
-/// The program of a node that is not in the present tree: all its children still send their feedback to their old
-/// parents.
-fn staged(mut program: GroupProgram) -> GroupProgram {
-    for b in program.branches.iter_mut().filter(|b| matches!(b.kind, BranchKind::Node { .. })) {
-        b.standby = true;
-    }
-    program
 }

@@ -13,8 +13,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::content::Joined;
 use crate::domain::NameFilter;
-use crate::programs::Trees;
+use crate::plan::GroupPlan;
+use crate::programs::Ground;
 use crate::receivers_by_edge::{ReceiversByEdge, TreeEdge};
+use crate::resource::Group;
 use crate::status::uses_port;
 use crate::testing::{host, link, random_graph};
 use crate::topology::NodeIx;
@@ -480,12 +482,37 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
     check_restart(&w)
 }
 
+/// The programs of a group, made of the whole ones of both trees.
+fn staged_programs(group: &Group, ground: Ground<'_>) -> BTreeMap<NodeIx, GroupProgram> {
+    let of = |plan: &GroupPlan| -> BTreeMap<NodeIx, GroupProgram> {
+        let nodes = plan.tree.nodes.iter().map(|t| t.node).enumerate();
+        nodes.map(|(at, node)| (node, ground.programs(plan).at(at))).collect()
+    };
+    let Some(plan) = group.plan() else { return BTreeMap::new() };
+    let mut all = of(plan);
+    let Some(next) = group.making().and_then(|making| making.plan.as_deref()) else { return all };
+    let is_node = |b: &Branch| matches!(b.kind, BranchKind::Node { .. });
+    for (node, mut new) in of(next) {
+        if let Some(program) = all.get_mut(&node) {
+            let known: Vec<Ipv6Addr> = program.branches.iter().map(|b| b.address).collect();
+            new.branches.retain(|b| !known.contains(&b.address));
+            program.branches.extend(new.branches.into_iter().map(|b| Branch { standby: true, ..b }));
+            program.replication_sid = program.replication_sid.or(new.replication_sid);
+            program.alternate_upstream = Some(new.upstream.port).filter(|port| *port != program.upstream.port);
+        } else {
+            new.branches.iter_mut().for_each(|b| b.standby = is_node(b));
+            all.insert(node, new);
+        }
+    }
+    all
+}
+
 /// Every node has the programs that the groups' trees give it, and no others: what a change left as it was, is what it was to be.
 fn check_programs(d: &Domain) -> Result<(), TestCaseError> {
     let Some(ground) = d.state.ground() else { return Ok(()) };
     let mut wanted = vec![BTreeMap::new(); ground.network.len()];
     for (_, g) in d.state.groups.iter() {
-        for (node, program) in Trees::of_group(g).all(ground) {
+        for (node, program) in staged_programs(g, ground) {
             wanted[node].insert(g.allocation.group_id, program);
         }
     }
