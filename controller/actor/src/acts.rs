@@ -35,7 +35,7 @@ impl Task {
     /// Writes the entry; `Err` if the store has failed.
     pub(crate) async fn audit(&mut self, act: AuditedAct) -> Result<(), StoreError> {
         let AuditedAct { target, action, by, request, answer } = act;
-        let done = self.note_act(&target, action, Written { at: UnixTime::now(), by, request }).await;
+        let done = self.note_act(&target, action, Written { at: UnixTime::now(), by: by.into(), request }).await;
         let failure = done.as_ref().err().filter(|error| !is_refusal(error)).map(failed);
         _ = answer.send(done.map_err(CommandError::Store));
         failure.map_or(Ok(()), Err)

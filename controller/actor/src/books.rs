@@ -76,7 +76,7 @@ pub struct Version {
 impl Version {
     /// The intent of a resource as it is now.
     pub fn present(metadata: Metadata, intent: Intent) -> Self {
-        let written = metadata.written().cloned();
+        let written = metadata.written().cloned().map(Written::from);
         let tenant = to_record(&metadata.tenant);
         let Metadata { uid, generation, .. } = metadata;
         let Intent { labels, spec } = intent;
@@ -379,7 +379,7 @@ mod tests {
             let intent = |text: String| Intent { labels: Labels::new(), spec: Spec::Json(text.into()) };
             let target = Target { kind: IntentKind::Group, name: group.to_owned() };
             let written =
-                Written { at: UnixTime::from_nanos(at), by: Principal::operator("alice", None), request: None };
+                Written { at: UnixTime::from_nanos(at), by: Principal::operator("alice", None).into(), request: None };
             let (old, new) = ((metadata, intent("x".repeat(octets))), intent("y".into()));
             let (target, written, revision) = (&target, &written, self.revision);
             let (act, tenant) = (Action::Rotate, Some(tenant.to_owned()));

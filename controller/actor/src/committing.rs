@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Carrying out confirmed commits: see [`commit`](crate::commit).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_controller_core::audit::{Action, IntentKind};
@@ -191,7 +192,7 @@ impl Task {
             return Ok(());
         }
         let Some(commit) = self.controller.commit() else { return Ok(()) };
-        match self.roll_back(commit, End::Expired, (Principal::default(), None), None).await {
+        match self.roll_back(commit, End::Expired, (Principal::default().into(), None), None).await {
             // Until the disk has room.
             Err(error) if is_refusal(&error) => Ok(()),
             done => done.map(drop),
@@ -230,7 +231,7 @@ impl Task {
             in_bounds(*timeout)?;
         }
         let (at, now) = (UnixTime::now(), Instant::now());
-        let (written, action) = (Written { at, by, request }, act.action());
+        let (written, action) = (Written { at, by: by.into(), request }, act.action());
         let commit = match act {
             Act::Begin(timeout) => {
                 self.controller.with_commit(|pending| commit::check(pending, None, &Scope::Domain))?;
@@ -319,7 +320,7 @@ impl Task {
         &mut self,
         commit: Commit,
         how: End,
-        (by, request): (Principal, Option<RequestId>),
+        (by, request): (Arc<Principal>, Option<RequestId>),
         attempt: Option<Attempt>,
     ) -> Result<Commit, StoreError> {
         let this = self.controller.clone();

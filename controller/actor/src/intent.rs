@@ -236,7 +236,8 @@ impl Target {
             IntentKind::Group => owned(domain.declared_group(&self.name)),
             IntentKind::Member => {
                 let (group, host) = self.name.split_once('/')?;
-                owned(domain.declared_member(group, host))
+                let (metadata, spec) = domain.declared_member(group, host)?;
+                owned(Some((&metadata, &spec)))
             }
             IntentKind::Hmac
             | IntentKind::Commit
@@ -269,7 +270,7 @@ impl Target {
             IntentKind::Group => domain.declared_group(&self.name)?.0,
             IntentKind::Member => {
                 let (group, host) = self.name.split_once('/')?;
-                domain.declared_member(group, host)?.0
+                return Some(domain.declared_member(group, host)?.0.tag());
             }
             IntentKind::Hmac
             | IntentKind::Commit

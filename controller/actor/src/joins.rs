@@ -5,6 +5,7 @@
 //! written again, with a higher count, with each that follows. Both are in the transaction of the join itself. A start begins new records.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_controller_core::audit::{Action, AuditEntry, IntentKind};
@@ -32,7 +33,7 @@ const GROWTH: u32 = 64;
 const JOINS: &str = "joins/";
 
 /// What one record is about.
-type About = (Target, Principal, Action);
+type About = (Target, Arc<Principal>, Action);
 
 /// What a join or a leave adds: durable with [`Note::ops`], and kept by [`Joins::keep`] then.
 pub(crate) struct Note {
@@ -179,7 +180,7 @@ mod tests {
 
     impl Library {
         fn add(&mut self, host: &str, action: Action, second: u64, tenant: &str) {
-            let by = Principal::host(host);
+            let by = Principal::host(host).into();
             let written = Written { at: UnixTime::from_nanos(second * SECOND), by, request: None };
             let target = Target { kind: IntentKind::Member, name: format!("{tenant}-g/{host}") };
             let note = self.joins.note(target, action, written, tenant);

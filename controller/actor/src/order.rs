@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A command with who gives it, and under which conditions.
 
+use std::sync::Arc;
+
 use canopy_controller_core::metadata::{DEFAULT_TENANT, MANAGED_BY};
 use canopy_controller_core::principal::{Principal, PrincipalKind};
 use canopy_controller_core::request_id::RequestId;
@@ -17,7 +19,7 @@ pub struct Order {
     /// What to do.
     pub command: Command,
     /// Who wants it.
-    pub by: Principal,
+    pub by: Arc<Principal>,
     /// In which request, if it came in one.
     pub request: Option<RequestId>,
     /// The client's key for this write: sent again with the same one, the write is carried out once. See [`once`](crate::once).
@@ -68,10 +70,10 @@ pub enum Precondition {
 
 impl Order {
     /// Without conditions.
-    pub fn new(command: Command, by: Principal) -> Self {
+    pub fn new(command: Command, by: impl Into<Arc<Principal>>) -> Self {
         Self {
             command,
-            by,
+            by: by.into(),
             request: None,
             key: None,
             trace: None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use canopy_controller_core::command::MAX_WRITES;
 use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::ThresholdSettings;
-use canopy_controller_core::{Domain, Record, Secret, Write, assume_open};
+use canopy_controller_core::{Domain, Record, Secret, Shared, Write, assume_open};
 use canopy_model::addressing::AddressPlan;
 use canopy_store::{Op, RESTORE_GAP, Recovery, Store, StoreError};
 use canopy_units::UnixTime;
@@ -91,6 +91,7 @@ pub async fn start_with(
         queue,
         books,
         joins,
+        principals: Shared::default(),
         once,
         traced: Vec::new(),
         read_only: None,

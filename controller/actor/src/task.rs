@@ -20,7 +20,7 @@ use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::tenant::Scope;
 use canopy_controller_core::trace::Trace;
 use canopy_controller_core::uid::Uid;
-use canopy_controller_core::{Applied, BuiltTopology, Command, Domain, Outcome, Prepared};
+use canopy_controller_core::{Applied, BuiltTopology, Command, Domain, Outcome, Prepared, Shared};
 use canopy_store::{Op, Revision, Store, StoreError};
 use canopy_units::{Monotonic, UnixTime};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -124,6 +124,8 @@ pub(crate) struct Task {
     pub(crate) books: Books,
     /// Which hosts joined and left.
     pub(crate) joins: Joins,
+    /// Who wrote lately, as what they wrote has it.
+    pub(crate) principals: Shared<Principal>,
     /// Writes that may be sent again.
     pub(crate) once: Once,
     /// Traced changes that are applied and whose store is not done.
@@ -323,6 +325,7 @@ impl Task {
         let trace = order.trace;
         let begun = self.controller.now();
         let built = self.built(&order);
+        let order = Order { by: self.principals.share(order.by), ..order };
         let prepared = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, false, built)));
         if let Some(trace) = trace {
             let (traces, now) = (self.controller.traces(), self.controller.now());

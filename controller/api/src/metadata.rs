@@ -3,6 +3,8 @@
 
 pub use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels, MANAGED_BY};
 
+use std::sync::Arc;
+
 use canopy_controller_core::principal::{PrincipalKind, Via};
 use canopy_controller_core::uid::Uid;
 use canopy_controller_core::{metadata, principal};
@@ -76,6 +78,12 @@ pub struct Principal {
 }
 
 from_fields!(principal::Principal { kind, name, uid, via, token, account });
+
+impl From<Arc<principal::Principal>> for Principal {
+    fn from(by: Arc<principal::Principal>) -> Self {
+        Arc::unwrap_or_clone(by).into()
+    }
+}
 
 /// As the domain's: `alice`, `alice (UI)`, `alice (token ci)`, `uid 1000`, `host r1`, `uid 1000 of host r1`, `default/trainer of host r1`, `the controller`.
 impl std::fmt::Display for Principal {

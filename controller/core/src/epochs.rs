@@ -63,8 +63,8 @@ impl Epochs {
     /// Every node starts over, as far as a receiver joined or moved behind it; in a tree of which nothing is known.
     pub(crate) fn of_tree(planning: &Planning<'_>) -> Self {
         let Planning { network, tree, behind, epoch, moved, .. } = *planning;
-        let below = tree.nodes.iter().filter_map(|t| {
-            let (node, parent) = (network.id(t.node), network.id(tree.nodes[t.parent?.position].node));
+        let below = tree.nodes().filter_map(|t| {
+            let (node, parent) = (network.id(t.node), network.id(tree.node(t.parent?.position).node));
             let since = counts_since(behind.at((parent, node)), moved, epoch);
             Some((node, BelowRoot { parent, epoch, since }))
         });
@@ -82,22 +82,22 @@ impl Epochs {
 
     /// Those of the tree that follows this one, in which the nodes start over that the change concerns. `before`: the receivers behind
     /// each child in this one; `None` if they are the same. `receivers`: all of the next one.
-    pub(crate) fn next<'a>(
+    pub(crate) fn next(
         &self,
         planning: &Planning<'_>,
         before: Option<&ReceiversByEdge>,
-        receivers: impl Iterator<Item = &'a Joined>,
+        receivers: impl Iterator<Item = Joined>,
     ) -> Self {
         let Planning { network, tree, behind, epoch, is_open, .. } = *planning;
         let refreshed = epoch - epoch % REFRESHED_EVERY;
-        let mut present: Vec<Joined> = receivers.copied().collect();
+        let mut present: Vec<Joined> = receivers.collect();
         present.sort();
         let arrives = |r: &Joined| r.late && r.since == epoch;
-        let id = |at: usize| network.id(tree.nodes[at].node);
-        let mut changes = vec![false; tree.nodes.len()];
+        let id = |at: usize| network.id(tree.node(at).node);
+        let mut changes = vec![false; tree.len()];
         changes[0] = self.root < refreshed || (before.is_some() && present.iter().any(arrives));
         // Parents come before their children.
-        for (at, t) in tree.nodes.iter().enumerate().rev() {
+        for (at, t) in tree.nodes().enumerate().rev() {
             let Some(up) = t.parent else { continue };
             let (node, parent) = (id(at), id(up.position));
             let concerns = |before: &ReceiversByEdge| {
@@ -113,8 +113,8 @@ impl Epochs {
             changes[up.position] |= changes[at];
         }
         let root = if changes[0] { epoch } else { self.root };
-        let (mut at_nodes, mut below) = (vec![root; tree.nodes.len()], Vec::with_capacity(tree.nodes.len()));
-        for (at, t) in tree.nodes.iter().enumerate() {
+        let (mut at_nodes, mut below) = (vec![root; tree.len()], Vec::with_capacity(tree.len()));
+        for (at, t) in tree.nodes().enumerate() {
             let Some(up) = t.parent else { continue };
             let (node, parent) = (id(at), id(up.position));
             let of_parent = at_nodes[up.position];
@@ -141,7 +141,7 @@ impl Epochs {
 
     /// As a record has them: in the order of the tree's nodes.
     pub(crate) fn recorded(&self, network: &Network, tree: &Tree) -> Vec<(u32, u32)> {
-        let ids = tree.nodes.iter().map(|t| network.id(t.node));
+        let ids = tree.nodes().map(|t| network.id(t.node));
         ids.map(|node| (self.of(node), self.since(node))).collect()
     }
 

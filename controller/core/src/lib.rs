@@ -83,6 +83,7 @@ mod resource;
 mod routes;
 mod scan;
 mod secret;
+mod shared;
 mod status;
 #[cfg(test)]
 mod testing;
@@ -99,3 +100,4 @@ pub use error::{DomainError, RestoreError};
 pub use programs::NodePrograms;
 pub use record::{Record, assume_open};
 pub use secret::Secret;
+pub use shared::Shared;

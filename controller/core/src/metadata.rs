@@ -6,7 +6,7 @@ use canopy_model::ids::Generation;
 pub use canopy_model::labels::Labels;
 use serde::{Deserialize, Serialize};
 
-use crate::principal::Written;
+use crate::principal::{Stamp, Written};
 use crate::uid::Uid;
 
 /// The tenant of what names none, and of all that earlier versions wrote.
@@ -38,16 +38,16 @@ pub struct Metadata {
     pub uid: Uid,
     /// Who created it, and when; absent if an earlier version did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created: Option<Box<Written>>,
+    pub created: Option<Stamp>,
     /// Who changed labels or spec last, and when; absent if it is as it was created, or an earlier version did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changed: Option<Box<Written>>,
+    pub changed: Option<Stamp>,
 }
 
 impl Metadata {
     /// Metadata of a new resource of the domain.
     pub(crate) fn created(name: &str, labels: Labels, uid: Uid, written: &Written) -> Self {
-        let created = Some(Box::new(written.of_resource()));
+        let created = Some(written.stamp());
         Self {
             name: name.to_owned(),
             tenant: DEFAULT_TENANT.to_owned(),
@@ -66,12 +66,12 @@ impl Metadata {
 
     /// The same resource after one more change.
     pub(crate) fn changed(&self, labels: Labels, written: &Written) -> Self {
-        Self { labels, generation: self.generation + 1, changed: Some(Box::new(written.of_resource())), ..self.clone() }
+        Self { labels, generation: self.generation + 1, changed: Some(written.stamp()), ..self.clone() }
     }
 
     /// Who wrote the present intent.
-    pub fn written(&self) -> Option<&Written> {
-        self.changed.as_deref().or(self.created.as_deref())
+    pub fn written(&self) -> Option<&Stamp> {
+        self.changed.as_ref().or(self.created.as_ref())
     }
 
     /// Tag of this intent, the API's ETag: a resource that was deleted and created again never has one of before.

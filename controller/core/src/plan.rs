@@ -18,7 +18,7 @@ use canopy_model::topology::Endpoint;
 use canopy_units::Octets;
 
 use crate::alloc::Allocation;
-use crate::content::{Content, Edge, Joined, Receiver};
+use crate::content::{Content, Edge, Receiver};
 use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide, inner_bytes};
 use crate::epochs::{Epochs, Planning};
 use crate::error::DomainError;
@@ -104,7 +104,7 @@ impl GroupPlan {
     /// The edges whose lists are in End.MT TLVs, or those that hold theirs as provisioned state, in the tree's order.
     pub(crate) fn edges(&self, in_band: bool) -> impl Iterator<Item = NodeIx> {
         let edges = self.content.edges.iter().filter(move |edge| edge.in_band == in_band);
-        edges.map(|edge| self.tree.nodes[edge.at].node)
+        edges.map(|edge| self.tree.node(edge.at()).node)
     }
 
     /// How receiver lists travel over the tree, for people.
@@ -161,10 +161,10 @@ pub(crate) fn plan_group(
         return Ok(Planned::Failed(reason.to_owned()));
     }
     let present = |m: &&Arc<Member>| m.since > intent.session;
-    let with_role = |role| intent.members.values().filter(present).filter(move |m| m.spec.role == role);
+    let with_role = |role| intent.members.iter().filter(present).filter(move |m| m.role == role);
     let source = with_role(Role::Source).next();
     let (Some(source), true) = (source, with_role(Role::Receiver).next().is_some()) else {
-        let ended = intent.members.values().any(|m| !present(&m));
+        let ended = intent.members.iter().any(|m| !present(&m));
         return Ok(Planned::Waiting(match (source, ended) {
             (None, false) => "waiting for a source to join",
             (None, true) => "the source's session has ended: waiting for a source, and for receivers to join again",
@@ -174,13 +174,13 @@ pub(crate) fn plan_group(
             }
         }));
     };
-    let network = network.ok_or_else(|| unknown_host(&source.spec.host))?;
+    let network = network.ok_or_else(|| unknown_host(&source.host))?;
     let source = place(network, source)?;
     let mut receivers = Vec::with_capacity(intent.members.len());
     for m in with_role(Role::Receiver) {
         receivers.push(place(network, m)?);
     }
-    receivers.sort_unstable_by_key(|r| r.receiver.joined.address);
+    receivers.sort_unstable_by_key(|r| r.receiver.address);
     for m in receivers.iter().chain([&source]) {
         // Its name is made only for an error.
         if inner_bytes(intent.spec.path_mtu) > network.spec.links[m.link].mtu as usize {
@@ -208,7 +208,7 @@ pub(crate) fn plan_group(
     let proxy = proxy(common.addresses, &intent)?;
     let receivers: Box<[Receiver]> = receivers.into_iter().map(|r| r.receiver).collect();
 
-    let root = network.id(tree.nodes[0].node);
+    let root = network.id(tree.root());
     let group = multicast.map(|m| m.group);
     let headend = Headend {
         source_port: source.receiver.port,
@@ -221,7 +221,7 @@ pub(crate) fn plan_group(
     let content = Content {
         common: of_all_nodes(common.addresses, root, &intent, &source, proxy, multicast),
         headend,
-        source_since: source.receiver.joined.since,
+        source_since: source.receiver.member.since,
         displaced: intent.displaced,
         receivers,
         edges: edges.into(),
@@ -234,7 +234,7 @@ pub(crate) fn plan_group(
     let (epoch, is_open) = (intent.epoch, intent.open);
     let planning = Planning { network, tree: &tree, behind: &behind, epoch, moved, is_open };
     let epochs = match intent.epochs {
-        Some(known) => known.next(&planning, before.as_ref(), content.receivers.iter().map(|r| &r.joined)),
+        Some(known) => known.next(&planning, before.as_ref(), content.receivers.iter().map(Receiver::joined)),
         None => Epochs::of_tree(&planning),
     };
 
@@ -267,16 +267,14 @@ fn unknown_host(host: &str) -> DomainError {
     DomainError::field("spec.host", format!("unknown host {host:?}: declare it in the topology first"))
 }
 
-fn place(network: &Network, member: &Member) -> Result<Placed, DomainError> {
-    let (since, late, start) = (member.since, member.late, member.start);
-    let member = &member.spec;
+fn place(network: &Network, member: &Arc<Member>) -> Result<Placed, DomainError> {
     let at = network.host(&member.host).ok_or_else(|| unknown_host(&member.host))?;
-    let joined = Joined { address: member.address.unwrap_or(at.address), since, late };
+    let address = member.address.unwrap_or(at.address);
     Ok(Placed {
         node: at.node,
         link: at.link,
         accepts_roce: at.accepts_roce,
-        receiver: Receiver { joined, port: at.port, qpn: member.qpn, memory: member.memory, start },
+        receiver: Receiver { address, port: at.port, member: Arc::clone(member) },
     })
 }
 
@@ -290,9 +288,9 @@ fn edges(tree: &Tree, receivers: &[Placed]) -> Vec<Edge> {
     let edge = |(at, node): (usize, NodeIx)| {
         let first = receivers.partition_point(|r| r.node < node);
         let count = receivers[first..].iter().take_while(|r| r.node == node).count();
-        (count > 0).then(|| Edge { at, receivers: first..first + count, in_band: false })
+        (count > 0).then(|| Edge::new(at, first..first + count))
     };
-    tree.nodes.iter().map(|t| t.node).enumerate().filter_map(edge).collect()
+    tree.nodes().map(|t| t.node).enumerate().filter_map(edge).collect()
 }
 
 /// The (S, G) of a group that uses IP multicast replication. A group's number exists as long as the group.
@@ -312,14 +310,14 @@ fn multicast(
             addresses.multicast_prefix, intent.name
         ))
     })?;
-    Ok(Some(Multicast { source: addresses.node_address(network.id(tree.nodes[0].node)), group }))
+    Ok(Some(Multicast { source: addresses.node_address(network.id(tree.root())), group }))
 }
 
 fn check_branches(network: &Network, intent: &Intent<'_>, tree: &Tree, edges: &[Edge]) -> Result<(), DomainError> {
     let mut edges = edges.iter().peekable();
-    for (at, t) in tree.nodes.iter().enumerate() {
-        let receivers = edges.next_if(|edge| edge.at == at).map_or(0, |edge| edge.receivers.len());
-        let branches = t.children.len() + receivers;
+    for (at, t) in tree.nodes().enumerate() {
+        let receivers = edges.next_if(|edge| edge.at() == at).map_or(0, |edge| edge.receivers().len());
+        let branches = t.children().len() + receivers;
         if branches > MAX_BRANCHES {
             let (node, group) = (network.name(t.node), intent.name);
             return Err(DomainError::Limit(format!(
@@ -338,8 +336,8 @@ fn decision(
     tree: &Tree,
     edges: &[Edge],
 ) -> Result<Decision, FieldError> {
-    let counts: Vec<usize> = edges.iter().map(|edge| edge.receivers.len()).collect();
-    let links = tree.nodes.iter().filter_map(|t| Some(t.parent?.link));
+    let counts: Vec<usize> = edges.iter().map(|edge| edge.receivers().len()).collect();
+    let links = tree.nodes().filter_map(|t| Some(t.parent?.link));
     let tightest = links.min_by_key(|&l| (network.spec.links[l].mtu, l)).map(|l| tight_link(network, l));
     decide(&Question {
         choice: intent.spec.encoding,
@@ -371,7 +369,8 @@ fn of_all_nodes(
     multicast: Option<Multicast>,
 ) -> GroupProgram {
     let Intent { name, spec, allocation, .. } = *intent;
-    let Receiver { joined, qpn, port, .. } = source.receiver;
+    let Receiver { address, port, ref member } = source.receiver;
+    let qpn = member.qpn;
     GroupProgram {
         group_id: allocation.group_id,
         name: name.to_owned(),
@@ -380,18 +379,12 @@ fn of_all_nodes(
         proxy,
         designated_qpn: allocation.session.designated_qpn,
         start_psn: allocation.session.start_psn,
-        source: SourceQp { address: joined.address, qpn, accepts_roce: source.accepts_roce },
+        source: SourceQp { address, qpn, accepts_roce: source.accepts_roce },
         replication_sid: None,
         multicast,
         headend: None,
         headend_address: Some(addresses.node_address(root)),
-        upstream: Upstream {
-            source_address: proxy,
-            destination: joined.address,
-            dest_qp: qpn,
-            port,
-            next_hop: joined.address,
-        },
+        upstream: Upstream { source_address: proxy, destination: address, dest_qp: qpn, port, next_hop: address },
         alternate_upstream: None,
         branches: Vec::new(),
         receivers_provisioned: false,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who makes a change, and when.
 
+use std::sync::Arc;
+
 use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
 
@@ -125,22 +127,37 @@ fn cut_at(mut name: String, most: usize) -> String {
     name
 }
 
-/// Who wrote a resource's intent, and when.
+/// Who wrote a resource's intent, when, and in which request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// On the controller's wall clock; for people, never for a decision.
     pub at: UnixTime,
     /// Who did.
-    pub by: Principal,
+    pub by: Arc<Principal>,
     /// In which request; only what the audit and the versions keep has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
 }
 
 impl Written {
-    /// Without the request: a resource keeps it in the audit only.
-    pub(crate) fn of_resource(&self) -> Self {
-        Self { request: None, ..self.clone() }
+    /// What the resource keeps.
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp { at: self.at, by: Arc::clone(&self.by) }
+    }
+}
+
+/// Who wrote a resource's intent, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// See [`Written::at`].
+    pub at: UnixTime,
+    /// See [`Written::by`].
+    pub by: Arc<Principal>,
+}
+
+impl From<Stamp> for Written {
+    fn from(Stamp { at, by }: Stamp) -> Self {
+        Self { at, by, request: None }
     }
 }
 

@@ -29,7 +29,7 @@ impl<'a> TreePrograms<'a> {
     /// The program of the node at a position of the tree.
     pub(crate) fn at(&self, at: usize) -> GroupProgram {
         let (t, receivers) = (self.node(at), self.content().receivers(at));
-        let mut branches = Vec::with_capacity(t.children.len() + receivers.len());
+        let mut branches = Vec::with_capacity(t.children().len() + receivers.len());
         branches.extend(self.branches(at));
         let common = &self.content().common;
         GroupProgram { name: common.name.clone(), headend: self.headend(at), branches, ..self.without_lists(at) }
@@ -46,11 +46,12 @@ impl<'a> TreePrograms<'a> {
 
     /// Whether trees and programs are the same, over one network or over two where nodes of one name are the same.
     pub(crate) fn are_same(&self, other: &TreePrograms<'_>) -> bool {
-        let (nodes, others) = (&self.plan.tree.nodes, &other.plan.tree.nodes);
         let is_same = |at: usize| {
-            self.network.name(nodes[at].node) == other.network.name(others[at].node) && self.is_same(at, other, at)
+            let (here, there) = (self.node(at).node, other.node(at).node);
+            self.network.name(here) == other.network.name(there) && self.is_same(at, other, at)
         };
-        nodes.len() == others.len() && (0..nodes.len()).all(is_same)
+        let (here, there) = (self.plan.tree.len(), other.plan.tree.len());
+        here == there && (0..here).all(is_same)
     }
 
     pub(crate) fn epoch(&self, at: usize) -> u32 {
@@ -76,8 +77,8 @@ impl<'a> TreePrograms<'a> {
         &self.plan.content
     }
 
-    fn node(&self, at: usize) -> &'a TreeNode {
-        &self.plan.tree.nodes[at]
+    fn node(&self, at: usize) -> TreeNode<'a> {
+        self.plan.tree.node(at)
     }
 
     fn address(&self, node: NodeIx) -> Ipv6Addr {
@@ -120,7 +121,7 @@ impl<'a> TreePrograms<'a> {
     /// Replication-SID; an edge needs only End.MT.
     pub(crate) fn replication_sid(&self, at: usize) -> Option<Ipv6Addr> {
         let t = self.node(at);
-        let replicates = self.multicast().is_none() && (t.parent.is_none() || !t.children.is_empty());
+        let replicates = self.multicast().is_none() && (t.parent.is_none() || t.children().len() > 0);
         replicates.then(|| self.addresses.replication(self.network.id(t.node), self.content().common.tree_id))
     }
 
@@ -137,15 +138,15 @@ impl<'a> TreePrograms<'a> {
         let content = self.content();
         let in_band = content.edges.iter().filter(|edge| edge.in_band);
         let tlvs = in_band.flat_map(|edge| {
-            let address = self.address(self.node(edge.at).node);
-            let receivers = |part: &[Receiver]| part.iter().map(|r| (r.joined.address, r.qpn)).collect();
-            let lists = content.receivers[edge.receivers.clone()].chunks(MAX_RECEIVERS_PER_TLV);
+            let address = self.address(self.node(edge.at()).node);
+            let receivers = |part: &[Receiver]| part.iter().map(|r| (r.address, r.member.qpn)).collect();
+            let lists = content.of(edge).chunks(MAX_RECEIVERS_PER_TLV);
             lists.map(move |part| EndMtList { edge: address, receivers: receivers(part) })
         });
         self.is_root(at).then(|| Headend { tlvs: tlvs.collect(), ..content.headend.clone() })
     }
 
-    fn upstream(&self, t: &TreeNode) -> Upstream {
+    fn upstream(&self, t: TreeNode<'_>) -> Upstream {
         let common = &self.content().common;
         let Some(up) = t.parent else { return common.upstream.clone() };
         let parent = self.node(up.position).node;
@@ -161,14 +162,14 @@ impl<'a> TreePrograms<'a> {
     /// Those of [`Self::branches`].
     pub(crate) fn addresses(&self, at: usize) -> impl Iterator<Item = Ipv6Addr> + use<'a> {
         let this = *self;
-        let nodes = this.node(at).children.iter().map(move |&child| this.address(this.node(child).node));
-        nodes.chain(this.content().receivers(at).iter().map(|r| r.joined.address))
+        let nodes = this.node(at).children().map(move |child| this.address(this.node(child).node));
+        nodes.chain(this.content().receivers(at).iter().map(|r| r.address))
     }
 
     /// Child nodes in the tree's order, then receivers in the order of their addresses.
     pub(crate) fn branches(&self, at: usize) -> impl Iterator<Item = Branch> + use<'a> {
         let (this, content) = (*self, self.content());
-        let nodes = this.node(at).children.iter().filter_map(move |&at| {
+        let nodes = this.node(at).children().filter_map(move |at| {
             let child = this.node(at);
             let up = child.parent?;
             Some(Branch {
@@ -186,18 +187,18 @@ impl<'a> TreePrograms<'a> {
             })
         });
         // With another source all receivers start over.
-        let is_late = |r: &Receiver| r.joined.late && r.joined.since > content.source_since;
+        let is_late = |r: &Receiver| r.member.late && r.member.since > content.source_since;
         let receivers = content.receivers(at).iter().map(move |r| Branch {
-            address: r.joined.address,
+            address: r.address,
             port: r.port,
-            next_hop: r.joined.address,
-            kind: BranchKind::Receiver { qpn: r.qpn, memory: r.memory },
+            next_hop: r.address,
+            kind: BranchKind::Receiver { qpn: r.member.qpn, memory: r.member.memory },
             at_boundary: is_late(r),
-            start: r.start.filter(|_| is_late(r)),
-            since: r.joined.since,
+            start: r.member.start.filter(|_| is_late(r)),
+            since: r.member.since,
             standby: false,
             // Where another edge in between counted it, and from which message on, is not known.
-            lost: is_late(r) && r.start.is_none() && content.displaced > r.joined.since,
+            lost: is_late(r) && r.member.start.is_none() && content.displaced > r.member.since,
         });
         nodes.chain(receivers)
     }

@@ -151,7 +151,7 @@ impl<'a> Trees<'a> {
     fn all(self, ground: Ground<'a>) -> impl Iterator<Item = (NodeIx, Program<'a>)> {
         let places = |plan: Option<&'a Arc<GroupPlan>>| {
             let of = plan.map(|plan| ground.programs(plan));
-            of.into_iter().flat_map(|of| (0..of.plan.tree.nodes.len()).map(move |at| InTree { of, at }))
+            of.into_iter().flat_map(|of| (0..of.plan.tree.len()).map(move |at| InTree { of, at }))
         };
         let next = self.next.map(|plan| ground.programs(plan));
         let there: HashMap<NodeIx, InTree<'a>> =
@@ -193,12 +193,12 @@ pub(crate) fn changed(
         false => Some(node),
     };
     if let (Some(old), Some(new)) = (old.at_rest(), new.at_rest()) {
-        let at: HashMap<NodeIx, usize> = old.tree.nodes.iter().map(|t| t.node).zip(0..).collect();
+        let at: HashMap<NodeIx, usize> = old.tree.nodes().map(|t| t.node).zip(0..).collect();
         let (old, programs) = (old_ground.programs(old), ground.programs(new));
         let is_same = |here: usize, node| {
             before(node).and_then(|node| at.get(&node)).is_some_and(|there| programs.is_same(here, &old, *there))
         };
-        let nodes = new.tree.nodes.iter().map(|t| t.node).enumerate();
+        let nodes = new.tree.nodes().map(|t| t.node).enumerate();
         return nodes.filter(|(here, node)| !is_same(*here, *node)).map(|(_, node)| node).collect();
     }
     let old: HashMap<NodeIx, Program<'_>> = old.all(old_ground).collect();
@@ -210,12 +210,12 @@ pub(crate) fn changed(
 
 impl<'a> InTree<'a> {
     fn search(of: TreePrograms<'a>, node: NodeIx) -> Option<Self> {
-        let at = of.plan.tree.nodes.iter().position(|t| t.node == node)?;
+        let at = of.plan.tree.nodes().position(|t| t.node == node)?;
         Some(Self { of, at })
     }
 
-    fn tree_node(self) -> &'a TreeNode {
-        &self.of.plan.tree.nodes[self.at]
+    fn tree_node(self) -> TreeNode<'a> {
+        self.of.plan.tree.node(self.at)
     }
 
     fn make(self) -> GroupProgram {
@@ -358,7 +358,7 @@ impl<'a> Program<'a> {
             Self::Leaving(here, next) => (Some(here), Some(next)),
             Self::OfNext(_) => (None, None),
         };
-        let children = here.into_iter().flat_map(|here| here.tree_node().children.iter().map(move |at| (here, *at)));
+        let children = here.into_iter().flat_map(|here| here.tree_node().children().map(move |at| (here, at)));
         children.filter_map(move |(here, at)| {
             let child = InTree { at, ..here };
             let there = next.and_then(|next| InTree::search(next, child.tree_node().node));

@@ -31,10 +31,10 @@ pub(crate) struct ReceiversByEdge {
 impl ReceiversByEdge {
     /// Those behind the edges of this tree.
     pub(crate) fn of(network: &Network, tree: &Tree, content: &Content) -> Self {
-        let mut counts = vec![0; tree.nodes.len()];
-        content.edges.iter().for_each(|edge| counts[edge.at] = edge.receivers.len());
+        let mut counts = vec![0; tree.len()];
+        content.edges.iter().for_each(|edge| counts[edge.at()] = edge.receivers().len());
         // Parents come before their children.
-        for (at, t) in tree.nodes.iter().enumerate().rev() {
+        for (at, t) in tree.nodes().enumerate().rev() {
             if let Some(up) = t.parent {
                 counts[up.position] += counts[at];
             }
@@ -46,20 +46,20 @@ impl ReceiversByEdge {
         let none = Joined { address: Ipv6Addr::UNSPECIFIED, since: 0, late: false };
         let mut receivers = vec![none; counts.iter().sum()];
         for edge in &content.edges {
-            for r in &content.receivers[edge.receivers.clone()] {
-                receivers[ends[edge.at]] = r.joined;
-                ends[edge.at] += 1;
+            for r in content.of(edge) {
+                receivers[ends[edge.at()]] = r.joined();
+                ends[edge.at()] += 1;
             }
         }
-        let mut edges = Vec::with_capacity(tree.nodes.len());
-        for (at, t) in tree.nodes.iter().enumerate().rev() {
+        let mut edges = Vec::with_capacity(tree.len());
+        for (at, t) in tree.nodes().enumerate().rev() {
             let Some(up) = t.parent else { continue };
             let behind = begins[at]..ends[at];
             // A stable sort uses that those of each child, and the node's own, are in order.
             receivers[behind.clone()].sort();
             receivers.copy_within(behind.clone(), ends[up.position]);
             ends[up.position] += behind.len();
-            edges.push(((network.id(tree.nodes[up.position].node), network.id(t.node)), behind));
+            edges.push(((network.id(tree.node(up.position).node), network.id(t.node)), behind));
         }
         edges.sort_unstable_by_key(|(edge, _)| *edge);
         Self { edges, receivers }

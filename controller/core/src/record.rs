@@ -19,13 +19,17 @@ use canopy_units::UnixTime;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::alloc::{Allocation, Cursors};
-use crate::member::Member;
 use crate::metadata::Metadata;
 use crate::resource::{Confirmed, Drain, Silence};
 use crate::retirement::Retirement;
 use crate::secret::Secret;
 use crate::uid::Uid;
 use crate::view::Evicted;
+
+mod member;
+
+pub(crate) use member::Common;
+pub use member::MemberRecord;
 
 /// Name of the one topology of a domain.
 pub(crate) const TOPOLOGY_NAME: &str = "default";
@@ -96,7 +100,7 @@ impl Record {
             Self::Silence(record) => silence_key(&record.silence.metadata.name),
             Self::Retirement(record) => retirement_key(&record.retirement.node),
             Self::Group(record) => group_key(&record.metadata.name),
-            Self::Member(record) => member_key(&record.group, &record.member.spec.host),
+            Self::Member(record) => member_key(&record.group, &record.spec.host),
             Self::Rtt(record) => rtt_key(&record.node),
             Self::Hmac(_) => hmac_key(),
             Self::State(_) => STATE_KEY.to_owned(),
@@ -108,7 +112,7 @@ impl Record {
         // One change writes a group and a member, or a topology and a drain, with one revision.
         let (metadata, revision, part) = match self {
             Self::Group(record) => (&mut record.metadata, record.revision, 0),
-            Self::Member(record) => (&mut record.member.metadata, record.revision, 1),
+            Self::Member(record) => (&mut record.metadata, record.revision, 1),
             Self::Topology(record) => (&mut record.metadata, record.revision, 2),
             Self::Drain(record) => (&mut record.drain.metadata, record.revision, 3),
             // No version without uids has written one.
@@ -345,15 +349,6 @@ impl GroupRecord {
     }
 }
 
-/// Durable form of a membership.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberRecord {
-    pub(crate) group: String,
-    pub(crate) revision: u64,
-    #[serde(flatten)]
-    pub(crate) member: Member,
-}
-
 /// The measured round-trip times that the thresholds of a node's ports were computed from: those of a controller that starts are the same.
 /// Written when one of them is pushed, which a link at rest never causes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -452,7 +447,7 @@ pub struct StateRecord {
 /// the same.
 pub fn assume_open(records: &mut [(String, Record)]) -> Vec<Record> {
     let source = |(_, record): &(String, Record)| match record {
-        Record::Member(m) if m.member.spec.role == Role::Source => Some((m.group.clone(), m.member.since)),
+        Record::Member(m) if m.spec.role == Role::Source => Some((m.group.clone(), m.since)),
         _ => None,
     };
     let sources: BTreeMap<String, u32> = records.iter().filter_map(source).collect();

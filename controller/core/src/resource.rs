@@ -181,7 +181,7 @@ fn is_probed(receiver: &Member, source: Option<u32>) -> bool {
 impl Group {
     /// Nodes that have a program of the group: those of its tree in the tree's order, then those that only the next tree has.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIx> {
-        let tree = self.plan().into_iter().flat_map(|p| p.tree.nodes.iter().map(|t| t.node));
+        let tree = self.plan().into_iter().flat_map(|p| p.tree.nodes().map(|t| t.node));
         tree.chain(self.making().into_iter().flat_map(|m| m.added.iter().copied()))
     }
 
@@ -211,7 +211,7 @@ impl Group {
 
     /// Members of the present session with this role.
     pub(crate) fn present(&self, role: Role) -> impl Iterator<Item = &Member> {
-        self.members.values().map(AsRef::as_ref).filter(move |m| m.spec.role == role && self.takes_part(m))
+        self.members.iter().map(AsRef::as_ref).filter(move |m| m.role == role && self.takes_part(m))
     }
 
     /// Receivers of the present session.
@@ -245,18 +245,18 @@ impl Group {
             return;
         }
         let ended_in = |m: &Arc<Member>| self.ended.range(m.since..).next().map(|(epoch, _)| *epoch);
-        let inhabited: BTreeSet<u32> = self.members.values().filter_map(ended_in).collect();
+        let inhabited: BTreeSet<u32> = self.members.iter().filter_map(ended_in).collect();
         self.ended.retain(|epoch, _| inhabited.contains(epoch));
     }
 
     /// Epoch in which the present source joined.
     pub(crate) fn source_since(&self) -> Option<u32> {
-        self.members.values().find(|m| m.spec.role == Role::Source).map(|m| m.since)
+        self.members.iter().find(|m| m.role == Role::Source).map(|m| m.since)
     }
 
     /// The root of its tree, if there is a tree.
     pub(crate) fn headend(&self) -> Option<NodeIx> {
-        Some(self.plan()?.tree.nodes.first()?.node)
+        Some(self.plan()?.tree.root())
     }
 
     /// The tree and encoding, if there is a tree.

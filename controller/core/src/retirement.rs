@@ -18,7 +18,7 @@ use canopy_model::retirement::RetireSpec;
 use canopy_units::{Monotonic, UnixTime};
 use serde::{Deserialize, Serialize};
 
-use crate::principal::Written;
+use crate::principal::Stamp;
 
 /// How far a retirement is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub struct Retirement {
     /// How the node is to leave.
     pub spec: RetireSpec,
     /// Who began it, and when.
-    pub begun: Written,
+    pub begun: Stamp,
     /// How far it is.
     pub reached: Reached,
     /// The drain that it has made; `None` if the node was drained before.

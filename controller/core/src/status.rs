@@ -85,7 +85,7 @@ impl<'a> AtNode<'a> {
 
     /// At the nodes of the tree in force alone.
     pub(crate) fn in_force(group: &'a Group, nodes: Nodes<'a>) -> impl Iterator<Item = Self> {
-        let size = group.plan().map_or(0, |plan| plan.tree.nodes.len());
+        let size = group.plan().map_or(0, |plan| plan.tree.len());
         Self::all(group, nodes).take(size)
     }
 
@@ -172,7 +172,7 @@ pub(crate) fn assess(group: &Group, nodes: Nodes<'_>) -> Assessment {
     let connected = agents_connected(&in_force);
     let stalled = stalled(group.nodes().map(|n| &nodes.all[n]), id);
     let lossy = lossy(AtNode::all(group, nodes));
-    let delivering = delivering(group, plan.tree.nodes.first().map(|t| &nodes.all[t.node]));
+    let delivering = delivering(group, &nodes.all[plan.tree.root()]);
     let (phase, reason) = if !healthy.holds() {
         (GroupPhase::Degraded, healthy.message.clone())
     } else if matches!(moved.reason, Why::GivenUp | Why::Infeasible) {
@@ -326,7 +326,7 @@ fn moved(group: &Group, nodes: Nodes<'_>) -> Condition {
 fn open(group: &Group, programmed: bool) -> Condition {
     let (joined, least) = (group.receivers(), group.spec.min_receivers as usize);
     if group.is_held() {
-        let names: Vec<&str> = group.probing().map(|m| m.spec.host.as_str()).collect();
+        let names: Vec<&str> = group.probing().map(|m| m.host.as_ref()).collect();
         let psn = group.allocation.session.start_psn;
         let message = format!(
             "no receiver gets data: {} joined late and has not answered a probe of its queue pair; bring it to RTR with rq_psn {psn}; data is dropped until then",
@@ -383,10 +383,10 @@ fn agents_connected(in_force: &[AtNode<'_>]) -> Condition {
 }
 
 /// Whether data that the source sent is acknowledged, by its headend.
-fn delivering(group: &Group, headend: Option<&Node>) -> Condition {
-    let Some(headend) = headend.filter(|_| group.is_open()) else {
+fn delivering(group: &Group, headend: &Node) -> Condition {
+    if !group.is_open() {
         return Condition::unknown(Kind::Delivering, Why::Waiting, "the headend takes no data yet");
-    };
+    }
     let name = &headend.spec.base.name;
     if headend.telemetry.is_silent {
         let message = format!(

@@ -31,7 +31,7 @@ pub(crate) struct Network {
     ids: Arc<[NodeId]>,
     by_name: Arc<HashMap<String, NodeIx>>,
     ports: Arc<Vec<Vec<PortInfo>>>,
-    hosts: Arc<HashMap<String, Attachment>>,
+    hosts: Arc<HashMap<Arc<str>, Attachment>>,
     /// Every prefix that nodes have routes to, in order, with the node that has it or whose hosts have it.
     destinations: Destinations,
     /// By link: the nodes at both ends; `None` if one of them is a host.
@@ -491,6 +491,11 @@ impl Network {
         self.hosts.get(name)
     }
 
+    /// The name of a host, for those that keep it.
+    pub(crate) fn shared_name(&self, host: &str) -> Option<Arc<str>> {
+        self.hosts.get_key_value(host).map(|(name, _)| Arc::clone(name))
+    }
+
     /// Name of the host that has this address.
     pub(crate) fn host_at(&self, address: Ipv6Addr) -> Option<&str> {
         // A topology has at most MAX_HOSTS.
@@ -575,7 +580,7 @@ impl Adjacency {
 }
 
 /// The prefixes of the hosts of each node, joined where they fill a shorter one.
-fn host_prefixes(nodes: usize, hosts: &HashMap<String, Attachment>) -> impl Iterator<Item = (Ipv6Net, NodeIx)> {
+fn host_prefixes(nodes: usize, hosts: &HashMap<Arc<str>, Attachment>) -> impl Iterator<Item = (Ipv6Net, NodeIx)> {
     let mut of = vec![Vec::new(); nodes];
     hosts.values().for_each(|at| of[at.node].push(at.prefix));
     of.into_iter()
@@ -643,7 +648,7 @@ fn fabric(block: UsidBlock, spec: &TopologySpec, ports: &[Vec<PortInfo>]) -> Res
     Fabric::new(block, nodes, links)
 }
 
-type Wiring = (Vec<Vec<PortInfo>>, HashMap<String, Attachment>);
+type Wiring = (Vec<Vec<PortInfo>>, HashMap<Arc<str>, Attachment>);
 
 /// Numbers the ports in the order of the links, and connects the two ends of each link.
 fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wiring, FieldErrors> {
@@ -686,7 +691,7 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
                         address: decl.address,
                         accepts_roce: decl.long_haul_cnp == LongHaulFormat::RoceV2,
                     };
-                    hosts.insert(decl.name.clone(), attachment);
+                    hosts.insert(decl.name.as_str().into(), attachment);
                 }
             }
             (None, None) => {}

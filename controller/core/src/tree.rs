@@ -20,27 +20,48 @@ use crate::topology::{Adjacent, Network, NodeIx};
 
 mod covering;
 
-/// A tree over a network's nodes.
+/// A tree over a network's nodes. A position is a node's place in it: root first, parents before children, levels in order of node number.
+/// It takes 24 octets a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
-    /// Root first, parents before children, levels in order of node number.
-    pub(crate) nodes: Vec<TreeNode>,
+    root: u32,
+    below: Box<[Below]>,
+    /// Positions of each node's children, ascending: first the root's, then those of the node behind it, and so on.
+    children: Box<[u32]>,
+    /// By position: where the children end there.
+    ends: Box<[u32]>,
+}
+
+/// A node that has a parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Below {
+    node: u32,
+    parent: u32,
+    link: u32,
+    port: PortIndex,
+    parent_port: PortIndex,
 }
 
 /// One node of a tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TreeNode {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeNode<'a> {
     pub(crate) node: NodeIx,
     /// `None` at the root.
     pub(crate) parent: Option<ParentLink>,
-    /// Positions in [`Tree::nodes`], ascending.
-    pub(crate) children: Vec<usize>,
+    children: &'a [u32],
+}
+
+impl<'a> TreeNode<'a> {
+    /// Positions of its children, ascending.
+    pub(crate) fn children(self) -> impl ExactSizeIterator<Item = usize> + use<'a> {
+        self.children.iter().map(|at| *at as usize)
+    }
 }
 
 /// The link to a node's parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParentLink {
-    /// Parent's position in [`Tree::nodes`].
+    /// The parent's position.
     pub(crate) position: usize,
     /// Port at the child.
     pub(crate) port: PortIndex,
@@ -51,6 +72,34 @@ pub(crate) struct ParentLink {
 }
 
 impl Tree {
+    /// Number of nodes, at least 1.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn root(&self) -> NodeIx {
+        self.root as NodeIx
+    }
+
+    /// The node at a position.
+    pub(crate) fn node(&self, at: usize) -> TreeNode<'_> {
+        let below = at.checked_sub(1).map(|at| self.below[at]);
+        let parent = below.map(|of| ParentLink {
+            position: of.parent as usize,
+            port: of.port,
+            parent_port: of.parent_port,
+            link: of.link as usize,
+        });
+        let first = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let children = &self.children[first as usize..self.ends[at] as usize];
+        TreeNode { node: below.map_or(self.root, |of| of.node) as NodeIx, parent, children }
+    }
+
+    /// All nodes by position.
+    pub(crate) fn nodes(&self) -> impl ExactSizeIterator<Item = TreeNode<'_>> + DoubleEndedIterator {
+        (0..self.len()).map(|at| self.node(at))
+    }
+
     /// The tree from `root` to all `targets` over links that carry packets.
     ///
     /// # Errors
@@ -90,7 +139,7 @@ impl Tree {
             }
         }
         levels[0] = vec![Placed::new(network, root)];
-        Ok(Self::of_levels(network, &levels))
+        Ok(Self::of_levels(network, root, &levels))
     }
 
     /// The tree that earlier versions led from `root` to all `targets`: what is known of a running group may be its digest alone.
@@ -157,48 +206,74 @@ impl Tree {
                 at = up[&at].to;
             }
         }
-        Some(Self::arrange(network, levels, |node| up.get(&node).copied()))
+        Some(Self::arrange(network, root, levels, |node| up.get(&node).copied()))
     }
 
     /// The ports of its nodes towards the root, in the tree's order.
     pub(crate) fn uplinks(&self, network: &Network) -> Vec<Endpoint> {
-        self.nodes.iter().filter_map(|t| Some(network.endpoint(t.node, t.parent?.port))).collect()
+        self.nodes().filter_map(|t| Some(network.endpoint(t.node, t.parent?.port))).collect()
     }
 
     /// Equal for equal trees, in every version.
     pub(crate) fn digest(&self, network: &Network) -> u64 {
         let octets = self.uplinks(network).into_iter().flat_map(|port| format!("{port}\n").into_bytes());
-        octets.fold(self.nodes.len() as u64, |digest, octet| mix(digest, octet.into()))
+        octets.fold(self.len() as u64, |digest, octet| mix(digest, octet.into()))
     }
 
-    fn arrange(network: &Network, levels: Vec<Vec<NodeIx>>, up: impl Fn(NodeIx) -> Option<Adjacent>) -> Self {
+    fn arrange(
+        network: &Network,
+        root: NodeIx,
+        levels: Vec<Vec<NodeIx>>,
+        up: impl Fn(NodeIx) -> Option<Adjacent>,
+    ) -> Self {
         let placed = |node: NodeIx| Placed { up: up(node), ..Placed::new(network, node) };
         let mut levels: Vec<Vec<Placed>> =
             levels.into_iter().map(|level| level.into_iter().map(placed).collect()).collect();
         levels.iter_mut().for_each(|level| level.sort_unstable_by_key(|placed| placed.id));
-        Self::of_levels(network, &levels)
+        Self::of_levels(network, root, &levels)
     }
 
     /// Of nodes by their distance from the root, each level in order of node number, with each node's parent in the level before.
-    fn of_levels(network: &Network, levels: &[Vec<Placed>]) -> Self {
-        let mut nodes: Vec<TreeNode> = Vec::with_capacity(levels.iter().map(Vec::len).sum());
-        let (mut nearer, mut first): (&[Placed], usize) = (&[], 0);
-        for level in levels {
-            let begin = nodes.len();
+    fn of_levels(network: &Network, root: NodeIx, levels: &[Vec<Placed>]) -> Self {
+        let mut below = Vec::with_capacity(levels.iter().skip(1).map(Vec::len).sum());
+        // Position of the first node of the level before.
+        let mut first = 0;
+        for (nearer, level) in levels.iter().zip(levels.iter().skip(1)) {
+            let begin = below.len() + 1;
             for placed in level {
-                let link = placed.up.and_then(|up| {
-                    let at = nearer.binary_search_by_key(&network.id(up.to), |placed| placed.id).ok()?;
-                    Some(ParentLink { position: first + at, port: up.port, parent_port: up.far_port, link: up.link })
+                let Some(up) = placed.up else { continue };
+                let Ok(at) = nearer.binary_search_by_key(&network.id(up.to), |placed| placed.id) else { continue };
+                // A topology has at most MAX_NODES and MAX_LINKS.
+                below.push(Below {
+                    node: placed.node as u32,
+                    parent: (first + at) as u32,
+                    link: up.link as u32,
+                    port: up.port,
+                    parent_port: up.far_port,
                 });
-                if let Some(link) = link {
-                    let at = nodes.len();
-                    nodes[link.position].children.push(at);
-                }
-                nodes.push(TreeNode { node: placed.node, parent: link, children: Vec::new() });
             }
-            (nearer, first) = (level, begin);
+            first = begin;
         }
-        Self { nodes }
+        Self::new(root as u32, below.into())
+    }
+
+    /// Of the nodes below the root, by position.
+    fn new(root: u32, below: Box<[Below]>) -> Self {
+        let mut ends = vec![0; below.len() + 1];
+        below.iter().for_each(|of| ends[of.parent as usize] += 1);
+        let mut end = 0;
+        for children in &mut ends {
+            end += *children;
+            // Where they begin, until they are entered.
+            *children = end - *children;
+        }
+        let mut children = vec![0; below.len()];
+        for (of, at) in below.iter().zip(1..) {
+            let next = &mut ends[of.parent as usize];
+            children[*next as usize] = at;
+            *next += 1;
+        }
+        Self { root, below, children: children.into(), ends: ends.into() }
     }
 }
 

@@ -42,7 +42,7 @@ impl Task {
     ) -> Result<ChangeSet, CommandError> {
         let ChangeOrder { act, by, request, key: _, scope, manager } = order;
         self.controller.with_commit(|pending| commit::check(pending, None, &scope))?;
-        let written = Written { at: UnixTime::now(), by, request };
+        let written = Written { at: UnixTime::now(), by: by.into(), request };
         let author = Author { written, scope, manager };
         if let Some(tenant) = author.tenant() {
             let limit = self.controller.read(|d| d.quota(tenant)).changes_per_second;

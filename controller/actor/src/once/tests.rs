@@ -161,7 +161,7 @@ fn another_write_with_the_same_key_is_refused_and_keys_of_others_do_not_concern_
     assert_eq!(find(&Order { command: created, ..order("a", 1024) }), refused);
     let alice = Principal::operator("alice", None);
     for by in [Principal::operator("bob", None), Principal::operator("alice", Some(7)), alice.in_ui()] {
-        assert_eq!(find(&Order { by, ..order("a", 1024) }), "false");
+        assert_eq!(find(&Order { by: by.into(), ..order("a", 1024) }), "false");
     }
     assert!(Attempt::of(&Order { key: None, ..order("a", 1024) }).is_none());
     assert!(Attempt::of(&Order { dry_run: true, ..order("a", 1024) }).is_none(), "a dry run has done nothing");

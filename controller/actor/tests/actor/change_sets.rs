@@ -115,7 +115,7 @@ async fn a_set_is_written_in_small_steps_and_taken_back_as_a_whole() {
     assert_eq!(sets, [(Action::Begin, id.clone(), "alice".to_owned())]);
     let groups = audited(controller, IntentKind::Group).await;
     assert_eq!(groups.iter().filter(|(_, _, by)| by == "alice").count(), 100);
-    assert_eq!(controller.read(|d| d.declared_group("g050").unwrap().0.written().unwrap().by.clone()), alice());
+    assert_eq!(controller.read(|d| d.declared_group("g050").unwrap().0.written().unwrap().by.clone()), alice().into());
 
     undo(controller, &id).await.unwrap();
     let set = ended(controller, &id).await;

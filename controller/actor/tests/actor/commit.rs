@@ -77,7 +77,7 @@ async fn what_is_not_confirmed_in_time_is_taken_back_and_others_wait() {
     until("the rollback", || !controller.commit().unwrap().is_pending()).await;
     assert_eq!(groups(controller), BEFORE);
     let ended = controller.commit().unwrap().state.ended.unwrap();
-    assert_eq!((ended.how, ended.refused, ended.written.by), (End::Expired, vec![], Principal::default()));
+    assert_eq!((ended.how, ended.refused, ended.written.by), (End::Expired, vec![], Principal::default().into()));
     assert_eq!(store.keys("commit/before/"), 0);
     // Who did what: the rollback is the controller's, and undoes in the order of the last to the first.
     let (entries, _) = controller.audit(AuditFilter::default(), None, 6).await.unwrap();

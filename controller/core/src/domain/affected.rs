@@ -66,7 +66,7 @@ fn beside(state: &State, [a, b]: [&[u32]; 2]) -> BTreeSet<GroupId> {
 /// Whether the group's tree may lead over a link that is gained, from the end `near` to the end `far`.
 fn is_chosen(state: &State, network: &Network, group: &Group, link: usize, near: &End<'_>, far: &End<'_>) -> bool {
     let Some(tree) = group.plan().map(|plan| &plan.tree) else { return false };
-    let root = tree.nodes[0].node;
+    let root = tree.root();
     let level = near.now[root];
     if level.checked_add(1) != Some(far.now[root]) {
         return false;
@@ -75,7 +75,7 @@ fn is_chosen(state: &State, network: &Network, group: &Group, link: usize, near:
         return is_preferred(state, network, group, (link, level), far.node);
     }
     // On a shortest path to a node of the tree.
-    depths(tree).zip(&tree.nodes).any(|(depth, t)| far.now[root].saturating_add(far.now[t.node]) <= depth)
+    depths(tree).zip(tree.nodes()).any(|(depth, t)| far.now[root].saturating_add(far.now[t.node]) <= depth)
 }
 
 /// Whether `child` is in the group's tree and would rather have its parent over this link, which is so many hops from the root, than where
@@ -91,8 +91,8 @@ fn is_preferred(state: &State, network: &Network, group: &Group, of: (usize, u32
 
 /// How many hops each node of a tree is from its root, in the tree's order.
 fn depths(tree: &Tree) -> impl Iterator<Item = u32> {
-    let mut depths: Vec<u32> = Vec::with_capacity(tree.nodes.len());
-    for t in &tree.nodes {
+    let mut depths: Vec<u32> = Vec::with_capacity(tree.len());
+    for t in tree.nodes() {
         depths.push(t.parent.map_or(0, |up| depths[up.position] + 1));
     }
     depths.into_iter()

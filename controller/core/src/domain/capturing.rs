@@ -17,7 +17,7 @@ use crate::resource::Group;
 pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CapturePlan> {
     let tree = &group.plan()?.tree;
     let id = group.allocation.group_id;
-    let root = tree.nodes.first()?.node;
+    let root = tree.root();
     let program = state.program(group, root)?.make();
     let listed = listed(program.headend.as_ref());
     let mut plan = CapturePlan {
@@ -31,8 +31,8 @@ pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CaptureP
         left_out: 0,
     };
     // The copy that arrives at each node.
-    let mut sent: Vec<Option<usize>> = vec![None; tree.nodes.len()];
-    for (position, tree_node) in tree.nodes.iter().enumerate() {
+    let mut sent: Vec<Option<usize>> = vec![None; tree.len()];
+    for (position, tree_node) in tree.nodes().enumerate() {
         let node = &state.nodes[tree_node.node];
         let spec = &node.spec;
         let Some(program) = state.on_ground().program_at(group, position) else { continue };
@@ -54,12 +54,12 @@ pub(super) fn plan(state: &State, group: &Group, most: usize) -> Option<CaptureP
         };
         plan.places.push(place(input, Seen::Arrival, sent[position], arrives.clone()));
         let arrival = plan.places.len() - 1;
-        let mut children = tree_node.children.iter();
+        let mut children = tree_node.children();
         for branch in &program.branches {
             let (seen, leaves) = match branch.kind {
                 BranchKind::Node { sid } => {
                     if let Some(child) = children.next() {
-                        sent[*child] = Some(plan.places.len());
+                        sent[child] = Some(plan.places.len());
                     }
                     (Seen::ToNode { sid }, arrives.as_ref().and_then(|h| h.to_node(&program, &spec.base, sid)))
                 }

@@ -25,5 +25,5 @@ pub(crate) fn connection(addresses: &AddressPlan, group: &Group) -> Option<Conne
 
 /// Bytes that every receiver has registered; 0 if one has registered none, or if there is no receiver.
 fn write_length(group: &Group) -> u64 {
-    group.present(Role::Receiver).map(|m| m.spec.memory.map_or(0, |r| r.length)).min().unwrap_or(0)
+    group.present(Role::Receiver).map(|m| m.memory.map_or(0, |r| r.length)).min().unwrap_or(0)
 }

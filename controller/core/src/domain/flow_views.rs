@@ -44,8 +44,7 @@ pub(super) fn name(state: &State, flows: &mut [FlowView]) {
     for of in flows {
         let copied = groups.get(&of.flow.src);
         let source = copied.and_then(|group| group.present(Role::Source).next());
-        of.host =
-            source.map(|member| member.spec.host.as_str()).or_else(|| network.host_at(of.flow.src)).map(str::to_owned);
+        of.host = source.map(|member| member.host.as_ref()).or_else(|| network.host_at(of.flow.src)).map(str::to_owned);
         let group = copied.or_else(|| groups.get(&of.flow.dst));
         of.group = group.map(|group| group.metadata.name.clone());
     }

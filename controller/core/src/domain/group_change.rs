@@ -113,7 +113,7 @@ impl GroupChange {
             return None;
         };
         let network = state.network().filter(|_| self.group.epoch > old.epoch)?;
-        exceeded(state, &self.group, self.group.epoch, plan.tree.nodes.iter().map(|t| network.name(t.node)), most)
+        exceeded(state, &self.group, self.group.epoch, plan.tree.nodes().map(|t| network.name(t.node)), most)
     }
 
     fn prepare_with(mut self, state: &State, planned: Result<GroupState, String>) -> Prepared {

@@ -81,7 +81,7 @@ impl GroupCommands<'_> {
             return Ok(self.remove(old));
         }
         let mut group = old.clone();
-        let removed: Vec<Arc<str>> = old.members.keys().take(MOST_REMOVED).cloned().collect();
+        let removed: Vec<Arc<str>> = old.members.iter().map(|m| m.host.clone()).take(MOST_REMOVED).collect();
         for host in &removed {
             group.members.remove(host);
         }
@@ -97,7 +97,7 @@ impl GroupCommands<'_> {
     fn remove(&self, group: &Group) -> Prepared {
         let name = group.metadata.name.clone();
         let mut writes = vec![Write::Delete { key: group_key(&name) }];
-        writes.extend(group.members.keys().map(|host| Write::Delete { key: member_key(&name, host) }));
+        writes.extend(group.members.iter().map(|m| Write::Delete { key: member_key(&name, &m.host) }));
         let cursors = self.0.pools.cursors();
         let effect = Effect::Group(Box::new(GroupEffect { name, group: None, programs: Vec::new(), cursors }));
         Prepared::change(self.0, Outcome::Deleted, group.metadata.generation, writes, cursors, effect)
@@ -232,7 +232,7 @@ impl GroupCommands<'_> {
         check_generation("group", name, if_match, old.metadata.generation)?;
         check_group(&labels, &spec, FieldErrors::default())?;
         let start_psn = spec.start_psn.unwrap_or(old.allocation.session.start_psn);
-        if old.members.values().any(|m| old.takes_part(m)) {
+        if old.members.iter().any(|m| old.takes_part(m)) {
             let mut errors = FieldErrors::default();
             let fixed = |field: &str| {
                 (field.to_owned(), "members have set up their QPs with it: remove the members first".to_owned())

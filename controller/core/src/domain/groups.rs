@@ -20,7 +20,7 @@ use crate::resource::{Behind, Group, GroupState};
 /// The groups and their indexes, which always agree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
-    by_name: BTreeMap<String, Group>,
+    by_name: BTreeMap<Arc<str>, Group>,
     names: HashMap<GroupId, Arc<str>>,
     labels: LabelIndex,
     hosts: HostIndex,
@@ -54,9 +54,12 @@ impl Groups {
 
     /// Puts `new` into the place of the group called `name`, which is returned; `None`: no group has this name.
     pub(super) fn replace(&mut self, name: &str, new: Option<Group>) -> Option<Group> {
-        let old = self.by_name.remove(name);
+        let (shared, old) = match self.by_name.remove_entry(name) {
+            Some((name, old)) => (name, Some(old)),
+            None => (name.into(), None),
+        };
         let members = |group: &Option<Group>| group.as_ref().map(|group| group.members.clone()).unwrap_or_default();
-        self.hosts.change(name, &members(&old), &members(&new));
+        self.hosts.change(&shared, &members(&old), &members(&new));
         self.trees.change(old.as_ref(), new.as_ref());
         if let Some(old) = &old {
             self.labels.remove(name, &old.metadata.labels);
@@ -66,13 +69,12 @@ impl Groups {
         }
         if let Some(new) = new {
             self.labels.insert(name, &new.metadata.labels);
-            let shared: Arc<str> = name.into();
             self.tenants.insert(&new.metadata.tenant, shared.clone(), receivers(&new));
-            self.names.insert(new.allocation.group_id, shared);
+            self.names.insert(new.allocation.group_id, shared.clone());
             if new.deleting {
                 self.deleting.insert(name.to_owned());
             }
-            self.by_name.insert(name.to_owned(), new);
+            self.by_name.insert(shared, new);
         }
         old
     }
@@ -80,11 +82,14 @@ impl Groups {
     /// Adds a member without any other change of its group; `false` if there is no such group.
     pub(super) fn add_member(&mut self, name: &str, member: Member) -> bool {
         let Some(group) = self.by_name.get_mut(name) else { return false };
-        self.hosts.insert(&member.spec.host, name);
-        if member.spec.role == Role::Receiver {
+        // A group that is there has its name there.
+        if let Some(name) = self.names.get(&group.allocation.group_id) {
+            self.hosts.insert(&member.host, name);
+        }
+        if member.role == Role::Receiver {
             self.tenants.receiver_joined(&group.metadata.tenant);
         }
-        group.members.insert(member.spec.host.as_str().into(), Arc::new(member));
+        group.members.insert(member);
         true
     }
 
@@ -122,8 +127,8 @@ impl Groups {
     }
 
     /// All, in name order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Group)> {
-        self.by_name.iter()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Group)> {
+        self.by_name.iter().map(|(name, group)| (name.as_ref(), group))
     }
 
     /// Names of those that are being deleted.
@@ -132,7 +137,7 @@ impl Groups {
     }
 
     /// Those with members, in name order.
-    pub(super) fn with_members(&self) -> impl Iterator<Item = (&String, &Group)> {
+    pub(super) fn with_members(&self) -> impl Iterator<Item = (&str, &Group)> {
         self.iter().filter(|(_, g)| !g.members.is_empty())
     }
 
@@ -150,7 +155,7 @@ impl Groups {
             // Before labels: a page that ends behind a name that it leaves out shows that name.
             (Some(mut tenants), _) => Box::new(self.tenants.names(&mut tenants, from.0)),
             (None, Some(names)) => Box::new(names.range::<str, _>(from).map(String::as_str)),
-            (None, None) => Box::new(self.by_name.range::<str, _>(from).map(|(name, _)| name.as_str())),
+            (None, None) => Box::new(self.by_name.range::<str, _>(from).map(|(name, _)| name.as_ref())),
         };
         self.among(in_order.take_while(|name| name.starts_with(&filter.prefix)), filter, limit, most)
     }
@@ -181,7 +186,7 @@ impl Groups {
 }
 
 fn passes(filter: &GroupFilter, group: &Group) -> bool {
-    let source = || group.present(Role::Source).next().map_or("", |member| member.spec.host.as_str());
+    let source = || group.present(Role::Source).next().map_or("", |member| member.host.as_ref());
     let metadata = &group.metadata;
     filter.scope.has(&metadata.tenant)
         && filter.labels.matches(&metadata.labels)
@@ -192,5 +197,5 @@ fn passes(filter: &GroupFilter, group: &Group) -> bool {
 
 /// Members with the role of a receiver, also those of a session that has ended.
 fn receivers(group: &Group) -> usize {
-    group.members.values().filter(|member| member.spec.role == Role::Receiver).count()
+    group.members.iter().filter(|member| member.role == Role::Receiver).count()
 }

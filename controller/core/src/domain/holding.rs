@@ -12,18 +12,13 @@ impl Domain {
     /// How the packets of the source `host` leave it; `None` if it is not the group's source, or there is no tree.
     pub fn source_flow(&self, group: &str, host: &str) -> Option<SourceFlow> {
         let group = self.state.groups.get(group)?;
-        let member = group.members.get(host).filter(|m| m.spec.role == Role::Source)?;
+        let member = group.members.get(host).filter(|m| m.role == Role::Source)?;
         group.plan()?;
         let connection = connection::connection(&self.state.addresses, group)?;
         let mut nodes: Vec<Ipv6Addr> = group.nodes().map(|at| self.state.nodes[at].spec.base.node_address).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        Some(SourceFlow {
-            qpn: member.spec.qpn,
-            peer: connection.proxy_address,
-            dest_qpn: connection.designated_qpn,
-            nodes,
-        })
+        Some(SourceFlow { qpn: member.qpn, peer: connection.proxy_address, dest_qpn: connection.designated_qpn, nodes })
     }
 
     /// Whether `host` is a member whose membership ends when its agent is gone.
@@ -44,9 +39,9 @@ impl Domain {
 
     /// Group and host of every membership of [`Domain::has_lease`]; goes through all members, for the start.
     pub fn leases(&self) -> Vec<(String, String)> {
-        let of_group = |(group, g): (&String, &Group)| {
-            let leased = g.members.iter().filter(|(_, m)| m.lease);
-            leased.map(|(host, _)| (group.clone(), host.to_string())).collect::<Vec<_>>()
+        let of_group = |(group, g): (&str, &Group)| {
+            let leased = g.members.iter().filter(|m| m.lease);
+            leased.map(|m| (group.to_owned(), m.host.to_string())).collect::<Vec<_>>()
         };
         self.state.groups.iter().flat_map(of_group).collect()
     }

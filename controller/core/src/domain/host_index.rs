@@ -2,18 +2,17 @@
 //! Index of groups by the hosts that are their members, so that what concerns a host does not scan every group.
 
 use std::collections::{BTreeSet, HashMap};
-
-use imbl::ordmap::DiffItem;
+use std::sync::Arc;
 
 use crate::member::Members;
 
 /// For each host that is a member of a group: the names of its groups.
 #[derive(Clone, Debug, Default)]
-pub(super) struct HostIndex(HashMap<String, BTreeSet<String>>);
+pub(super) struct HostIndex(HashMap<Arc<str>, BTreeSet<Arc<str>>>);
 
 impl HostIndex {
-    pub(super) fn insert(&mut self, host: &str, group: &str) {
-        self.0.entry(host.to_owned()).or_default().insert(group.to_owned());
+    pub(super) fn insert(&mut self, host: &Arc<str>, group: &Arc<str>) {
+        self.0.entry(Arc::clone(host)).or_default().insert(Arc::clone(group));
     }
 
     fn remove(&mut self, host: &str, group: &str) {
@@ -26,20 +25,20 @@ impl HostIndex {
     }
 
     /// The members of a group are `new` and were `old`. Costs what differs.
-    pub(super) fn change(&mut self, group: &str, old: &Members, new: &Members) {
-        for change in old.diff(new) {
-            match change {
-                DiffItem::Add(host, _) => self.insert(host, group),
-                DiffItem::Remove(host, _) => self.remove(host, group),
-                DiffItem::Update { .. } => {}
+    pub(super) fn change(&mut self, group: &Arc<str>, old: &Members, new: &Members) {
+        for (host, is_new) in old.changed(new) {
+            if is_new {
+                self.insert(host, group);
+            } else {
+                self.remove(host, group);
             }
         }
     }
 
     /// In name order.
     pub(super) fn groups<'a>(&'a self, host: &str) -> impl ExactSizeIterator<Item = &'a str> + use<'a> {
-        static NONE: BTreeSet<String> = BTreeSet::new();
-        self.0.get(host).unwrap_or(&NONE).iter().map(String::as_str)
+        static NONE: BTreeSet<Arc<str>> = BTreeSet::new();
+        self.0.get(host).unwrap_or(&NONE).iter().map(AsRef::as_ref)
     }
 
     #[cfg(test)]

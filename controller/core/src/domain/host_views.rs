@@ -63,7 +63,7 @@ impl HostViews<'_> {
         let mut status = HostObserved { port: port_state, reason, sources: 0, receivers: 0, groups: Vec::new() };
         for group in self.0.groups.of_host(name).filter_map(|group| self.0.groups.get(group)) {
             let Some(member) = group.members.get(name) else { continue };
-            let role = member.spec.role;
+            let role = member.role;
             match role {
                 Role::Source => status.sources += 1,
                 Role::Receiver => status.receivers += 1,

@@ -32,7 +32,7 @@ pub(super) fn news(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, new
         return None;
     }
     let (group, member) = receiver(state, node, id, branch)?;
-    let (group, host, since) = (group.metadata.name.clone(), member.spec.host.clone(), member.since);
+    let (group, host, since) = (group.metadata.name.clone(), member.host.to_string(), member.since);
     Some(match news {
         LateNews::Answered if member.answered || member.start.is_some() => return None,
         LateNews::Answered => Command::AnswerMember { group, host, since },

@@ -202,7 +202,7 @@ pub(super) fn memberships<'a>(state: &'a State, node: &str) -> impl Iterator<Ite
     hosts.flat_map(move |host| {
         let of_host = state.groups.of_host(host);
         of_host.filter_map(move |group| {
-            let role = state.groups.get(group)?.members.get(host)?.spec.role;
+            let role = state.groups.get(group)?.members.get(host)?.role;
             Some(Membership { group: group.to_owned(), host: host.to_owned(), role })
         })
     })

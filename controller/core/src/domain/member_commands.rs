@@ -21,7 +21,6 @@ use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::limits::{MAX_EVICTED, MAX_MEMBERS};
 use crate::member::Member;
-use crate::metadata::{Labels, Metadata};
 use crate::principal::Written;
 use crate::record::{MemberRecord, Record, member_key};
 use crate::resource::Group;
@@ -51,25 +50,26 @@ impl MemberCommands<'_> {
             let detail = format!("it failed: {reason}; let every member leave, or delete the group, and join again");
             return Err(DomainError::InUse { kind: "group", name: group.to_owned(), detail });
         }
-        self.check_address(&spec)?;
+        let host = self.check_address(&spec)?;
         check_member(self.0, &spec.host)?;
         let present = old.members.get(spec.host.as_str());
         // A receiver of an ended session joins as if it were new.
         if let Some(present) = present.filter(|m| old.takes_part(m)) {
             let is_known = instance.is_none() || instance == present.instance;
             let lease = lease.unwrap_or(present.lease);
-            if present.spec == spec && is_known {
+            let is_same = present.spec() == spec;
+            if is_same && is_known {
                 return Ok(self.store_changed(old, present, Member { lease, ..(**present).clone() }));
             }
             // Nothing of this session has reached its queue pair, or left it: which one it is makes no difference yet.
-            if present.spec == spec && !old.is_open() {
+            if is_same && !old.is_open() {
                 return Ok(self.store(old, Member { instance, lease, ..(**present).clone() }));
             }
-            if create_only && present.spec != spec {
+            if create_only && !is_same {
                 let detail = format!(
                     "it joined as {} with QPN {}: leave first, or join with the same content",
-                    role(present.spec.role),
-                    present.spec.qpn
+                    role(present.role),
+                    present.qpn
                 );
                 return Err(DomainError::AlreadyExists {
                     kind: "member",
@@ -85,30 +85,37 @@ impl MemberCommands<'_> {
         check_source(old, &spec)?;
         if spec.role == Role::Receiver {
             check_in_time(old)?;
-            let is_one = present.is_some_and(|m| m.spec.role == Role::Receiver);
+            let is_one = present.is_some_and(|m| m.role == Role::Receiver);
             check_room(self.0, &old.metadata.tenant, 0, usize::from(!is_one), self.1)?;
         }
 
-        let host = spec.host.clone();
-        let metadata = match present {
-            Some(m) => m.metadata.changed(Labels::new(), written),
-            None => Metadata::created(&host, Labels::new(), self.0.new_uid(), written).in_tenant(&old.metadata.tenant),
+        let (generation, uid, created, changed) = match present {
+            Some(m) => (m.generation + 1, m.uid, m.created.clone(), Some(written.stamp())),
+            None => (1, self.0.new_uid(), Some(written.stamp()), None),
         };
-        let generation = metadata.generation;
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };
         let late = old.is_open() && spec.role == Role::Receiver;
         let mut new = old.clone();
-        let start_psn = check_start_psn(old, &spec)?;
+        let fixed = check_start_psn(old, &spec)?;
         let mut cursors = self.0.pools.cursors();
-        if present.is_some_and(|m| m.spec.role == Role::Source) {
-            cursors = self.end_session(&mut new, start_psn)?;
-        } else if let Some(psn) = start_psn {
+        if present.is_some_and(|m| m.role == Role::Source) {
+            cursors = self.end_session(&mut new, fixed)?;
+        } else if let Some(psn) = fixed {
             new.allocation.session.start_psn = psn;
         }
         new.epoch += 1;
+        let MemberSpec { host: _, role, address, qpn, memory, start_psn } = spec;
         let member = Member {
-            metadata,
-            spec,
+            host,
+            role,
+            address,
+            qpn,
+            memory,
+            start_psn,
+            generation,
+            uid,
+            created,
+            changed,
             since: new.epoch,
             late,
             answered: false,
@@ -116,10 +123,10 @@ impl MemberCommands<'_> {
             instance,
             lease: lease.unwrap_or(false),
         };
-        let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
+        let record = MemberRecord::of(&old.metadata, self.0.revision + 1, &member);
         let write = Write::Put(Record::Member(Box::new(record)));
-        new.members.insert(host.as_str().into(), Arc::new(member));
-        new.evicted.retain(|e| e.host != host);
+        new.evicted.retain(|e| *e.host != *member.host);
+        new.members.insert(member);
         let change = GroupChange::new(self.0, new, outcome, generation).with(write).drawn(cursors);
         change.prepare(self.0).map_err(|e| in_group(group, e))
     }
@@ -154,17 +161,17 @@ impl MemberCommands<'_> {
     /// [`Self::store`], if anything became known.
     fn store_changed(&self, old: &Group, present: &Member, known: Member) -> Prepared {
         if known == *present {
-            return Prepared::noop(self.0, present.metadata.generation);
+            return Prepared::noop(self.0, present.generation);
         }
         self.store(old, known)
     }
 
     /// Stores what became known about a membership, which stays the same one.
     fn store(&self, old: &Group, member: Member) -> Prepared {
-        let (group, generation) = (old.metadata.name.clone(), member.metadata.generation);
-        let record = MemberRecord { group, revision: self.0.revision + 1, member: member.clone() };
+        let generation = member.generation;
+        let record = MemberRecord::of(&old.metadata, self.0.revision + 1, &member);
         let mut new = old.clone();
-        new.members.insert(member.spec.host.as_str().into(), Arc::new(member));
+        new.members.insert(member);
         let write = Write::Put(Record::Member(Box::new(record)));
         GroupChange::new(self.0, new, Outcome::Updated, generation).with(write).prepare_if_planned(self.0)
     }
@@ -174,7 +181,7 @@ impl MemberCommands<'_> {
         let present = self.0.groups.get(group).and_then(|g| g.members.get(host));
         match present.filter(|m| m.since != since) {
             // Another membership of the host, of which nothing is known.
-            Some(another) => Ok(Prepared::noop(self.0, another.metadata.generation)),
+            Some(another) => Ok(Prepared::noop(self.0, another.generation)),
             None => self.delete(group, host, Some(reason)),
         }
     }
@@ -188,7 +195,7 @@ impl MemberCommands<'_> {
         };
         let mut new = old.clone();
         let mut cursors = self.0.pools.cursors();
-        if member.spec.role == Role::Source {
+        if member.role == Role::Source {
             cursors = self.end_session(&mut new, None)?;
         }
         new.epoch += 1;
@@ -199,7 +206,7 @@ impl MemberCommands<'_> {
             new.evicted.drain(..excess);
             new.evicted.push(Evicted { host: host.to_owned(), reason });
         }
-        if member.spec.role == Role::Source {
+        if member.role == Role::Source {
             // Evictions are reported to this source only.
             new.evicted.clear();
         }
@@ -209,8 +216,7 @@ impl MemberCommands<'_> {
         }
         // A member can always leave, even if the rest of the group becomes infeasible.
         let write = Write::Delete { key: member_key(group, host) };
-        let change =
-            GroupChange::new(self.0, new, Outcome::Deleted, member.metadata.generation).with(write).drawn(cursors);
+        let change = GroupChange::new(self.0, new, Outcome::Deleted, member.generation).with(write).drawn(cursors);
         Ok(change.prepare_if_planned(self.0))
     }
 
@@ -224,8 +230,11 @@ impl MemberCommands<'_> {
 
     /// The member's address is inside its host's prefix, and outside the fabric's own prefixes. No two members of a group have one
     /// address, because the prefixes of hosts do not overlap.
-    fn check_address(&self, spec: &MemberSpec) -> Result<(), FieldError> {
-        let at = self.0.topology.as_ref().and_then(|t| t.network.host(&spec.host)).ok_or_else(|| {
+    /// Returns the name of the host, as others have it.
+    fn check_address(&self, spec: &MemberSpec) -> Result<Arc<str>, FieldError> {
+        let network = self.0.network();
+        let found = network.and_then(|network| Some((network.shared_name(&spec.host)?, network.host(&spec.host)?)));
+        let (name, at) = found.ok_or_else(|| {
             let hint =
                 if self.0.topology.is_some() { "the topology does not declare it" } else { "there is no topology yet" };
             FieldError::new("spec.host", format!("unknown host {:?}: {hint}", spec.host))
@@ -251,20 +260,19 @@ impl MemberCommands<'_> {
         if !at.prefix.contains(&address) {
             return refuse(format!("is outside {} of host {:?}", at.prefix, spec.host));
         }
-        Ok(())
+        Ok(name)
     }
 }
 
 /// At most one source per group.
 fn check_source(group: &Group, spec: &MemberSpec) -> Result<(), FieldError> {
-    let is_another =
-        |(host, other): &(&Arc<str>, &Arc<Member>)| other.spec.role == Role::Source && ***host != spec.host;
-    let Some((host, _)) = group.members.iter().find(is_another).filter(|_| spec.role == Role::Source) else {
+    let is_another = |other: &&Arc<Member>| other.role == Role::Source && *other.host != *spec.host;
+    let Some(other) = group.members.iter().find(is_another).filter(|_| spec.role == Role::Source) else {
         return Ok(());
     };
     let name = &group.metadata.name;
     let detail =
-        format!("host {host:?} is the source of group {name} already, and a group has one: let it leave first");
+        format!("host {:?} is the source of group {name} already, and a group has one: let it leave first", other.host);
     Err(FieldError::new("spec.role", detail))
 }
 
@@ -278,7 +286,7 @@ fn check_start_psn(group: &Group, spec: &MemberSpec) -> Result<Option<Psn>, Fiel
         return Err(FieldError::new("spec.startPsn", detail));
     }
     // A source that joins again begins a session in which it is alone.
-    let again = group.members.get(spec.host.as_str()).is_some_and(|m| m.spec.role == Role::Source);
+    let again = group.members.get(spec.host.as_str()).is_some_and(|m| m.role == Role::Source);
     let receivers = group.receivers();
     if receivers > 0 && !again {
         let detail = format!(

@@ -347,8 +347,9 @@ impl Domain {
     }
 
     /// A membership as it is declared.
-    pub fn declared_member(&self, group: &str, host: &str) -> Option<(&Metadata, &MemberSpec)> {
-        self.state.groups.get(group)?.members.get(host).map(|m| (&m.metadata, &m.spec))
+    pub fn declared_member(&self, group: &str, host: &str) -> Option<(Metadata, MemberSpec)> {
+        let group = self.state.groups.get(group)?;
+        group.members.get(host).map(|m| (m.metadata(&group.metadata.tenant), m.spec()))
     }
 
     /// What applying a prepared command would do to nodes and groups, the worst first. As long as preparing it took.
@@ -648,7 +649,7 @@ impl Domain {
     pub fn all_moving(&self) -> Vec<String> {
         // Once, when the controller starts.
         let moving = self.state.groups.iter().filter(|(_, group)| group.making().is_some());
-        moving.map(|(name, _)| name.clone()).collect()
+        moving.map(|(name, _)| name.to_owned()).collect()
     }
 
     /// The node because of which the group's move was given up; `None` if it was not.

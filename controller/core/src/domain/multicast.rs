@@ -20,7 +20,7 @@ pub(super) fn check_ports(state: &State, planned: &Planned) -> Result<(), Domain
     if plan.content.common.multicast.is_none() {
         return Ok(());
     }
-    for (at, t) in plan.tree.nodes.iter().enumerate() {
+    for (at, t) in plan.tree.nodes().enumerate() {
         let Some(node) = state.nodes.get(t.node) else { continue };
         // A node with few ports cannot run out of interfaces, however many groups there are.
         if node.spec.base.ports.len() > MAX_MULTICAST_PORTS {

@@ -93,7 +93,7 @@ impl<'a> Replanner<'a> {
         }
         if let (true, Ok(Planned::Live(plan))) = (moved, &planned) {
             let exceeds = |most| {
-                let nodes = plan.tree.nodes.iter().map(|t| network.name(t.node));
+                let nodes = plan.tree.nodes().map(|t| network.name(t.node));
                 exceeded(state, group, epoch, nodes, most)
             };
             if let Some(detail) = exceeds(MAX_BEHIND) {
@@ -130,7 +130,7 @@ impl<'a> Replanner<'a> {
         let place = |network: &'a Network, host| {
             network.host(host).map(|at| (network.name(at.node), network.id(at.node), at.address))
         };
-        group.members.keys().all(|host| place(old, host) == place(self.network, host))
+        group.members.iter().all(|m| place(old, &m.host) == place(self.network, &m.host))
     }
 
     /// The epochs of a tree that was in force when a controller ended.

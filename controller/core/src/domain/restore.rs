@@ -16,8 +16,8 @@ use crate::error::RestoreError;
 use crate::hmac::HmacSettings;
 use crate::member::Members;
 use crate::record::{
-    GroupRecord, HmacRecord, LinksRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key,
-    links_key, topology_key,
+    Common, GroupRecord, HmacRecord, LinksRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key,
+    hmac_key, links_key, topology_key,
 };
 use crate::resource::{Group, GroupState, Topology};
 use crate::retirement::{Retirements, left};
@@ -61,7 +61,9 @@ pub(super) fn restore(
     let before_opening: Vec<String> =
         read.groups.values().filter(unrecorded).map(|r| r.metadata.name.clone()).collect();
     let mut recorded = BTreeMap::new();
-    for record in read.groups.into_values() {
+    let mut common = Common::default();
+    for mut record in read.groups.into_values() {
+        common.share(&mut record.metadata);
         let name = record.metadata.name.clone();
         let in_force = in_force(&record, links.as_ref());
         recorded.extend(restore_group(&mut state, record, in_force, links.as_ref())?.map(|in_force| (name, in_force)));
@@ -70,8 +72,9 @@ pub(super) fn restore(
         state.pools.resume(&record.cursors);
     }
     for (key, record) in read.members {
-        if !state.groups.add_member(&record.group, record.member) {
-            let detail = format!("there is no group {:?}", record.group);
+        let group = record.group.clone();
+        if !state.groups.add_member(&group, record.read(&mut common)) {
+            let detail = format!("there is no group {group:?}");
             return Err(RestoreError::Inconsistent { key, detail });
         }
     }
@@ -157,7 +160,7 @@ fn restore_group(
         epoch: present,
         recorded_epoch: epoch,
         recorded_tree,
-        members: Members::new(),
+        members: Members::default(),
         opened: opened.unwrap_or(0),
         session,
         ended,

@@ -71,7 +71,7 @@ impl RetireCommands<'_> {
         };
         let retirement = Retirement {
             reached: Reached { step: Step::Draining, at: written.at },
-            begun: written.of_resource(),
+            begun: written.stamp(),
             node,
             id,
             spec,
@@ -209,7 +209,7 @@ impl RetireCommands<'_> {
         let drain = self.0.drains.get(name)?;
         let is_it = drain.spec.target() == Some(DrainTarget::Node(&retirement.node))
             && drain.metadata.generation == 1
-            && drain.metadata.created.as_deref() == Some(&retirement.begun);
+            && drain.metadata.created.as_ref() == Some(&retirement.begun);
         is_it.then_some(name)
     }
 

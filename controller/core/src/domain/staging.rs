@@ -45,7 +45,7 @@ pub(super) fn stage(
     if present.are_same(&TreePrograms { plan: next, ..present }) {
         return Some(None);
     }
-    let is_whole = plan.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
+    let is_whole = plan.tree.nodes().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
     let same_lists = [true, false].into_iter().all(|in_band| next.edges(in_band).eq(plan.edges(in_band)));
     // The kernel's multicast route accepts packets from one port only.
     let by_kernel = group.spec.replication == Replication::Multicast;
@@ -60,13 +60,13 @@ pub(super) fn stage(
         _ => since,
     };
     let (present, next_nodes) = (nodes(&plan.tree), nodes(&next.tree));
-    let added = next.tree.nodes.iter().map(|t| t.node).filter(|node| !present.contains(node)).collect();
+    let added = next.tree.nodes().map(|t| t.node).filter(|node| !present.contains(node)).collect();
     let leaving = present.difference(&next_nodes).copied().collect();
     Some(Some(Step::Making(Making { since, added, leaving, next: uplinks, plan: Some(Arc::clone(next)) })))
 }
 
 fn nodes(tree: &Tree) -> BTreeSet<NodeIx> {
-    tree.nodes.iter().map(|t| t.node).collect()
+    tree.nodes().map(|t| t.node).collect()
 }
 
 /// See [`super::Domain::moving`].
@@ -79,12 +79,12 @@ pub(super) fn moving(state: &State, group: &str) -> Option<Move> {
 /// The largest number of paths from the root to a node over the edges of both trees; `None` if the edges form a cycle
 /// or the trees have different roots.
 fn most_copies(a: &Tree, b: &Tree) -> Option<u32> {
-    let root = a.nodes.first()?.node;
-    if b.nodes.first()?.node != root {
+    let root = a.root();
+    if b.root() != root {
         return None;
     }
     let edges = |t: &Tree| -> Vec<(NodeIx, NodeIx)> {
-        t.nodes.iter().filter_map(|n| Some((t.nodes[n.parent?.position].node, n.node))).collect()
+        t.nodes().filter_map(|n| Some((t.node(n.parent?.position).node, n.node))).collect()
     };
     let edges: BTreeSet<(NodeIx, NodeIx)> = edges(a).into_iter().chain(edges(b)).collect();
     // A node is counted after all edges to it are counted.

@@ -85,7 +85,7 @@ impl Stalls<'_> {
             BranchKind::Node { .. } => false,
         };
         let who = if is_receiver {
-            format!("receiver {}", receiver(self.0, node, id, branch)?.1.spec.host)
+            format!("receiver {}", receiver(self.0, node, id, branch)?.1.host)
         } else {
             format!("node {}", peer(&self.0.nodes[at].spec, &branch_of_node)?)
         };
@@ -103,7 +103,7 @@ fn policy(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, stall: &Stal
     if member.since != stall.since {
         return None;
     }
-    let (name, host, since) = (group.metadata.name.clone(), member.spec.host.clone(), member.since);
+    let (name, host, since) = (group.metadata.name.clone(), member.host.to_string(), member.since);
     let cause = if stall.fatal {
         "answered with a fatal NAK: its queue pair is in error".to_owned()
     } else {

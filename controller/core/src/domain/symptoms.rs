@@ -213,30 +213,29 @@ impl Symptoms<'_> {
             Some(Step::Making(_)) | None => {}
         }
         let culprits = self.stalls(name, group, plan, &mut all);
-        if let Some(headend) = plan.tree.nodes.first().map(|t| &self.state.nodes[t.node]) {
-            let at = &headend.spec.base.name;
-            let delivery = headend.telemetry.deliveries.get(&group.allocation.group_id);
-            if headend.telemetry.is_silent && group.is_open() {
-                let evidence = format!("no telemetry arrives from {at}");
-                all.push(symptom(Code::GroupUnobserved, object(), evidence, self.of_agent(at)));
-            } else if let Some(delivery) = delivery.filter(|d| d.state == DeliveryState::Stalled && group.is_open()) {
-                let evidence = format!(
-                    "headend {at}: {} packets are not acknowledged, and AckPSN has not advanced for {} ms",
-                    delivery.outstanding,
-                    group.spec.stall_after.as_millis()
-                );
-                let mut causes = culprits;
-                if delivery.source_gave_up {
-                    let gave_up = self.source_gave_up(name, group, headend, delivery.outstanding, &causes);
-                    causes.push(gave_up.key.clone());
-                    all.push(gave_up);
-                }
-                all.push(symptom(Code::GroupStalled, object(), evidence, causes));
+        let headend = &self.state.nodes[plan.tree.root()];
+        let at = &headend.spec.base.name;
+        let delivery = headend.telemetry.deliveries.get(&group.allocation.group_id);
+        if headend.telemetry.is_silent && group.is_open() {
+            let evidence = format!("no telemetry arrives from {at}");
+            all.push(symptom(Code::GroupUnobserved, object(), evidence, self.of_agent(at)));
+        } else if let Some(delivery) = delivery.filter(|d| d.state == DeliveryState::Stalled && group.is_open()) {
+            let evidence = format!(
+                "headend {at}: {} packets are not acknowledged, and AckPSN has not advanced for {} ms",
+                delivery.outstanding,
+                group.spec.stall_after.as_millis()
+            );
+            let mut causes = culprits;
+            if delivery.source_gave_up {
+                let gave_up = self.source_gave_up(name, group, headend, delivery.outstanding, &causes);
+                causes.push(gave_up.key.clone());
+                all.push(gave_up);
             }
+            all.push(symptom(Code::GroupStalled, object(), evidence, causes));
         }
         all.extend(self.slow(name, group, plan));
         for member in group.probing() {
-            let member_object = Object::Member { group: name.to_owned(), host: member.spec.host.clone() };
+            let member_object = Object::Member { group: name.to_owned(), host: member.host.to_string() };
             let psn = group.allocation.session.start_psn;
             let evidence = format!("its edge probes the queue pair; rq_psn has to be {psn}");
             all.push(symptom(Code::ReceiverNotReady, member_object, evidence, vec![]));
@@ -279,19 +278,19 @@ impl Symptoms<'_> {
     /// The receivers and branches that hold the group up, and the problems that those are.
     fn stalls(&self, name: &str, group: &Group, plan: &GroupPlan, all: &mut Vec<Symptom>) -> Vec<ProblemKey> {
         let id = group.allocation.group_id;
-        let nodes = &plan.tree.nodes;
+        let tree = &plan.tree;
         // Parents come before their children, so from the end on every child is known before its parent.
-        let mut explained = vec![false; nodes.len()];
+        let mut explained = vec![false; tree.len()];
         let mut culprits = Vec::new();
-        for (position, tree_node) in nodes.iter().enumerate().rev() {
+        for (position, tree_node) in tree.nodes().enumerate().rev() {
             let node = &self.state.nodes[tree_node.node];
-            let address_of = |child: usize| self.state.nodes[nodes[child].node].spec.base.node_address;
-            explained[position] = tree_node.children.iter().any(|child| explained[*child]);
+            let address_of = |child: usize| self.state.nodes[tree.node(child).node].spec.base.node_address;
+            explained[position] = tree_node.children().any(|child| explained[child]);
             for (address, stall) in stalls_of(node, id) {
                 let found = if stall.is_receiver {
                     Some(self.receiver(name, self.state.on_ground().at(group, tree_node.node), address, stall))
                 } else {
-                    let child = tree_node.children.iter().copied().find(|child| address_of(*child) == address);
+                    let child = tree_node.children().find(|child| address_of(*child) == address);
                     child.filter(|child| !explained[*child]).and_then(|child| self.branch(node, plan, child))
                 };
                 if let Some(symptom) = found {
@@ -314,14 +313,13 @@ impl Symptoms<'_> {
         outstanding: u64,
         culprits: &[ProblemKey],
     ) -> Symptom {
-        let source = group.present(Role::Source).next().map_or("the source", |source| &source.spec.host);
+        let source = group.present(Role::Source).next().map_or("the source", |source| &source.host);
         let evidence = format!(
             "{} has taken no packet of {source} for {} s, although {outstanding} packets are not acknowledged",
             headend.spec.base.name,
             SOURCE_GAVE_UP.as_secs()
         );
-        let root = group.plan().and_then(|plan| plan.tree.nodes.first());
-        let program = root.and_then(|root| self.state.program(group, root.node));
+        let program = group.headend().and_then(|root| self.state.program(group, root));
         let port = program.and_then(|program| program.source_port());
         let object = Object::Group(name.to_owned());
         let mut causes = culprits.to_vec();
@@ -334,11 +332,11 @@ impl Symptoms<'_> {
     /// The receiver that the source waits for, if it acknowledges late.
     fn slow(&self, name: &str, group: &Group, plan: &GroupPlan) -> Option<Symptom> {
         let slow = waited_for::slow(self.state, group, plan, self.now)?;
-        let at = plan.tree.nodes[slow.position].node;
+        let at = plan.tree.node(slow.position).node;
         let node = &self.state.nodes[at];
         let network = self.state.network()?;
         let is_it = |m: &&Member| address(network, m) == Some(slow.branch);
-        let host = group.present(Role::Receiver).find(is_it)?.spec.host.clone();
+        let host = group.present(Role::Receiver).find(is_it)?.host.to_string();
         let branch = self.state.program(group, at).and_then(|program| program.branch(slow.branch));
         let port = branch.and_then(|branch| port_name(node, branch.port));
         let at = &node.spec.base.name;
@@ -372,7 +370,7 @@ impl Symptoms<'_> {
 
     fn branch(&self, parent: &Node, plan: &GroupPlan, child: usize) -> Option<Symptom> {
         let network = self.state.network()?;
-        let tree_node = &plan.tree.nodes[child];
+        let tree_node = &plan.tree.node(child);
         let child = &self.state.nodes[tree_node.node].spec.base.name;
         let link = tree_node.parent?.link;
         let object = Object::Link(label(network, link));
@@ -457,8 +455,8 @@ impl Symptoms<'_> {
     /// causes.
     fn of_dead_links(&self, group: &Group) -> Vec<ProblemKey> {
         let Some(network) = self.state.network() else { return Vec::new() };
-        let with = |role| group.members.values().filter(move |m| m.spec.role == role && group.takes_part(m));
-        let node_of = |member: &Arc<Member>| network.host(&member.spec.host).map(|at| at.node);
+        let with = |role| group.members.iter().filter(move |m| m.role == role && group.takes_part(m));
+        let node_of = |member: &Arc<Member>| network.host(&member.host).map(|at| at.node);
         let Some(from) = with(Role::Source).find_map(node_of) else { return Vec::new() };
         let dead = network.broken_towards(from, with(Role::Receiver).filter_map(node_of), MAX_SUSPECTS);
         let keys = dead.into_iter().flat_map(|link| {

@@ -268,9 +268,10 @@ impl TopologyCommands<'_> {
     /// Every member's host must still be declared, and its prefix must still contain the member's address.
     fn check_members(&self, network: &Network) -> Result<(), DomainError> {
         for (name, group) in self.0.groups.with_members() {
-            for (host, member) in &group.members {
+            for member in group.members.iter() {
+                let host = &*member.host;
                 let in_use = |detail: String| Err(DomainError::InUse { kind: "host", name: host.to_string(), detail });
-                match (network.host(host), member.spec.address) {
+                match (network.host(host), member.address) {
                     (None, _) => {
                         return in_use(format!(
                             "it is a member of group {name}: let it leave first, or keep it under spec.hosts"

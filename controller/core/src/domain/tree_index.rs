@@ -105,7 +105,7 @@ fn is_unsettled(group: &Group) -> bool {
 
 /// The links of a plan's tree, in order.
 fn links(plan: Option<&GroupPlan>) -> Vec<usize> {
-    let nodes = plan.into_iter().flat_map(|plan| &plan.tree.nodes);
+    let nodes = plan.into_iter().flat_map(|plan| plan.tree.nodes());
     let mut links: Vec<usize> = nodes.filter_map(|t| Some(t.parent?.link)).collect();
     links.sort_unstable();
     links

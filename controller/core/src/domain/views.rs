@@ -84,7 +84,7 @@ impl Views<'_> {
     /// Members of a group in the order of their hosts' names; `None` when there is no such group.
     pub(super) fn members(&self, group: &str) -> Option<Vec<MemberView>> {
         let g = self.0.groups.get(group)?;
-        Some(g.members.values().filter_map(|m| self.member_view(g, m)).collect())
+        Some(g.members.iter().filter_map(|m| self.member_view(g, m)).collect())
     }
 
     /// One membership.
@@ -124,9 +124,9 @@ impl Views<'_> {
                 tree_id: group.allocation.tree_id,
                 epoch: group.epoch,
                 connection: super::connection::connection(&self.0.addresses, group)?,
-                source: group.present(Role::Source).next().map(|m| m.spec.host.clone()),
+                source: group.present(Role::Source).next().map(|m| m.host.to_string()),
                 receivers: group.receivers() as u32,
-                probing: group.probing().map(|m| m.spec.host.clone()).collect(),
+                probing: group.probing().map(|m| m.host.to_string()).collect(),
                 evicted: group.evicted.clone(),
                 encoding: group.plan().zip(self.0.network()).map(|(plan, network)| plan.encoding_report(network)),
                 tree: self.tree_view(group).unwrap_or_default(),
@@ -136,15 +136,15 @@ impl Views<'_> {
     }
 
     fn delivery(&self, group: &Group) -> Option<Delivery> {
-        let headend = group.plan()?.tree.nodes.first()?.node;
+        let headend = group.headend()?;
         self.0.nodes[headend].telemetry.deliveries.get(&group.allocation.group_id).copied()
     }
 
     fn tree_view(&self, group: &Group) -> Option<Vec<TreeNodeView>> {
         let (network, plan) = (self.0.network()?, group.plan()?);
         let hosts: HashMap<Ipv6Addr, &str> =
-            group.members.values().filter_map(|m| Some((address(network, m)?, m.spec.host.as_str()))).collect();
-        (0..plan.tree.nodes.len()).map(|at| self.tree_node_view(network, group, plan, at, &hosts)).collect()
+            group.members.iter().filter_map(|m| Some((address(network, m)?, m.host.as_ref()))).collect();
+        (0..plan.tree.len()).map(|at| self.tree_node_view(network, group, plan, at, &hosts)).collect()
     }
 
     fn tree_node_view(
@@ -155,10 +155,10 @@ impl Views<'_> {
         at: usize,
         hosts: &HashMap<Ipv6Addr, &str>,
     ) -> Option<TreeNodeView> {
-        let t = &plan.tree.nodes[at];
+        let t = &plan.tree.node(at);
         let program = self.0.on_ground().program_at(group, at)?.make();
         // Branches are child nodes in the tree's order, then receivers.
-        let mut children = t.children.iter().map(|&c| network.name(plan.tree.nodes[c].node));
+        let mut children = t.children().map(|c| network.name(plan.tree.node(c).node));
         let branches: Vec<BranchView> = program
             .branches
             .iter()
@@ -184,7 +184,7 @@ impl Views<'_> {
         ];
         Some(TreeNodeView {
             node: network.name(t.node).to_owned(),
-            parent: t.parent.map(|p| network.name(plan.tree.nodes[p.position].node).to_owned()),
+            parent: t.parent.map(|p| network.name(plan.tree.node(p.position).node).to_owned()),
             roles: roles.into_iter().filter_map(|(role, is)| is.then_some(role)).collect(),
             sid: (program.multicast.map(|m| m.group).or(program.replication_sid))
                 .unwrap_or_else(|| self.0.addresses.end_mt(network.id(t.node))),
@@ -195,17 +195,17 @@ impl Views<'_> {
 
     fn member_view(&self, group: &Group, member: &Member) -> Option<MemberView> {
         let network = self.0.network()?;
-        let at = network.host(&member.spec.host)?;
+        let at = network.host(&member.host)?;
         let edge = network.name(at.node);
-        let in_tree = member.spec.role == Role::Receiver && group.takes_part(member);
+        let in_tree = member.role == Role::Receiver && group.takes_part(member);
         let encoding = group.plan().filter(|_| in_tree).map(|p| {
             let provisioned = p.edges(false).any(|edge| edge == at.node);
             if provisioned { EncodingMode::Provisioned } else { EncodingMode::InBand }
         });
         Some(MemberView {
             group: group.metadata.name.clone(),
-            metadata: member.metadata.clone(),
-            spec: member.spec.clone(),
+            metadata: member.metadata(&group.metadata.tenant),
+            spec: member.spec(),
             status: MemberStatus {
                 address: address(network, member)?,
                 node: edge.to_owned(),
@@ -221,5 +221,5 @@ impl Views<'_> {
 
 /// The address of the member's QP.
 pub(super) fn address(network: &Network, member: &Member) -> Option<Ipv6Addr> {
-    member.spec.address.or_else(|| network.host(&member.spec.host).map(|at| at.address))
+    member.address.or_else(|| network.host(&member.host).map(|at| at.address))
 }

@@ -56,12 +56,12 @@ pub(super) fn add<'a>(
 pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<WaitedFor> {
     let (network, plan) = (state.network()?, group.plan()?);
     let hosts: HashMap<Ipv6Addr, &str> =
-        group.present(Role::Receiver).filter_map(|m| Some((address(network, m)?, m.spec.host.as_str()))).collect();
-    let mut share = vec![0.0; plan.tree.nodes.len()];
+        group.present(Role::Receiver).filter_map(|m| Some((address(network, m)?, m.host.as_ref()))).collect();
+    let mut share = vec![0.0; plan.tree.len()];
     let mut receivers = Vec::new();
     let mut unknown = 0.0;
     share[0] = WHOLE;
-    for (position, tree_node) in plan.tree.nodes.iter().enumerate() {
+    for (position, tree_node) in plan.tree.nodes().enumerate() {
         let of_node = share[position];
         let known = progress(state, group, plan, position, now).map(|p| (p, p.psns()));
         let node = &state.nodes[tree_node.node].spec;
@@ -72,7 +72,7 @@ pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<Wai
         if total == 0 {
             unknown += of_node;
         }
-        let mut children = tree_node.children.iter();
+        let mut children = tree_node.children();
         for branch in program.branches() {
             let part = parts.get(&branch.address);
             let raised = part.map_or(0, |part| part.psns) as f64;
@@ -80,7 +80,7 @@ pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<Wai
             match branch.kind {
                 BranchKind::Node { .. } => {
                     if let Some(child) = children.next() {
-                        share[*child] = share_of;
+                        share[child] = share_of;
                     }
                 }
                 BranchKind::Receiver { .. } => {
@@ -108,15 +108,15 @@ pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<Wai
 /// The branches from the headend to all receivers. `None`: the group has no tree.
 pub(super) fn branches(state: &State, group: &Group) -> Option<Branches> {
     let (network, plan) = (state.network()?, group.plan()?);
-    let node = |tree_node: &TreeNode| {
+    let node = |tree_node: TreeNode<'_>| {
         let base = &state.nodes[tree_node.node].spec.base;
         let parent = tree_node.parent.map(|parent| parent.position);
         BranchNode { name: base.name.clone(), parent, address: base.node_address }
     };
-    let nodes: Vec<BranchNode> = plan.tree.nodes.iter().map(node).collect();
-    let edges: HashMap<NodeIx, usize> = plan.tree.nodes.iter().zip(0..).map(|(of, place)| (of.node, place)).collect();
+    let nodes: Vec<BranchNode> = plan.tree.nodes().map(node).collect();
+    let edges: HashMap<NodeIx, usize> = plan.tree.nodes().zip(0..).map(|(of, place)| (of.node, place)).collect();
     let receivers = group.present(Role::Receiver).filter_map(|member| {
-        let host = member.spec.host.clone();
+        let host = member.host.to_string();
         let edge = *edges.get(&network.host(&host)?.node)?;
         Some(BranchReceiver { host, edge, address: address(network, member)? })
     });
@@ -139,12 +139,13 @@ pub(super) fn slow(state: &State, group: &Group, plan: &GroupPlan, now: Monotoni
     loop {
         let progress = progress(state, group, plan, position, now)?;
         let holder = progress.holder()?;
-        let child = plan.tree.nodes[position]
-            .children
-            .iter()
-            .find(|child| state.nodes[plan.tree.nodes[**child].node].spec.base.node_address == holder.branch);
+        let child = plan
+            .tree
+            .node(position)
+            .children()
+            .find(|child| state.nodes[plan.tree.node(*child).node].spec.base.node_address == holder.branch);
         match child {
-            Some(child) => position = *child,
+            Some(child) => position = child,
             None => {
                 let wait = progress.parts().find(|part| part.branch == holder.branch)?.wait?;
                 return holder.is_late.then_some(Slow { position, branch: holder.branch, wait });
@@ -160,7 +161,7 @@ fn progress<'a>(
     position: usize,
     now: Monotonic,
 ) -> Option<&'a Progress> {
-    let node = &state.nodes[plan.tree.nodes[position].node];
+    let node = &state.nodes[plan.tree.node(position).node];
     let progress = node.telemetry.progress.get(&group.allocation.group_id)?;
     (now.since(progress.newest()) < FRESH).then_some(progress)
 }

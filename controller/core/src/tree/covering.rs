@@ -44,7 +44,7 @@ pub(super) fn build(
     }
     up.sort_unstable_by_key(|(child, _)| *child);
     let up = |node: NodeIx| Some(up[up.binary_search_by_key(&node, |(child, _)| *child).ok()?].1);
-    Ok(Tree::arrange(network, levels, up))
+    Ok(Tree::arrange(network, root, levels, up))
 }
 
 /// What trees from a root to targets are made of.

@@ -23,10 +23,10 @@ pub(super) fn tree_id(id: u64) -> TreeId {
 /// Everything that makes it a shortest-path tree of the network that ends only at targets.
 fn check(n: &Network, tree: &Tree, root: NodeIx, targets: &[NodeIx]) {
     let (distance, _) = n.distances(root, |_| false);
-    assert_eq!(tree.nodes[0].node, root);
+    assert_eq!(tree.root(), root);
     let mut seen = HashSet::new();
     let mut depth = Vec::new();
-    for (at, t) in tree.nodes.iter().enumerate() {
+    for (at, t) in tree.nodes().enumerate() {
         assert!(seen.insert(t.node), "node {} is in the tree twice", t.node);
         match t.parent {
             None => {
@@ -34,16 +34,16 @@ fn check(n: &Network, tree: &Tree, root: NodeIx, targets: &[NodeIx]) {
                 depth.push(0);
             }
             Some(up) => {
-                assert!(up.position < at && tree.nodes[up.position].children.contains(&at));
+                assert!(up.position < at && tree.node(up.position).children().any(|child| child == at));
                 let a = n.adjacent(t.node).find(|a| a.port == up.port).expect("the port leads to a node");
-                assert_eq!((a.to, a.far_port, a.link), (tree.nodes[up.position].node, up.parent_port, up.link));
+                assert_eq!((a.to, a.far_port, a.link), (tree.node(up.position).node, up.parent_port, up.link));
                 depth.push(depth[up.position] + 1);
             }
         }
         assert_eq!(depth[at], distance[t.node], "node {} is not on a shortest path", t.node);
-        assert!(!t.children.is_empty() || targets.contains(&t.node) || at == 0, "leaf {} serves no receiver", t.node);
-        for &c in &t.children {
-            assert_eq!(tree.nodes[c].parent.map(|p| p.position), Some(at));
+        assert!(t.children().len() > 0 || targets.contains(&t.node) || at == 0, "leaf {} serves no receiver", t.node);
+        for c in t.children() {
+            assert_eq!(tree.node(c).parent.map(|p| p.position), Some(at));
         }
     }
     assert!(targets.iter().all(|t| seen.contains(t)), "a target is not reached");
@@ -93,7 +93,7 @@ proptest! {
         let targets: Vec<NodeIx> = targets.iter().map(leaf).collect();
         let tree = Tree::build(&n, tree_id(id), leaf(&root), targets.iter().copied()).unwrap();
         check(&n, &tree, leaf(&root), &targets);
-        prop_assert_eq!(tree.nodes.len() - 1, optimum(&n, leaf(&root), &targets));
+        prop_assert_eq!(tree.len() - 1, optimum(&n, leaf(&root), &targets));
     }
 }
 
@@ -105,8 +105,8 @@ fn groups_spread_over_spines_and_parallel_links() {
     let (mut spines, mut links) = (HashMap::new(), HashSet::new());
     for id in 1..=400 {
         let tree = Tree::build(&n, tree_id(id), 0, [1]).unwrap();
-        *spines.entry(tree.nodes[1].node).or_insert(0) += 1;
-        links.insert(tree.nodes[1].parent.unwrap().link);
+        *spines.entry(tree.node(1).node).or_insert(0) += 1;
+        links.insert(tree.node(1).parent.unwrap().link);
     }
     assert_eq!(spines.len(), 4);
     assert!(spines.values().all(|&count| count > 50), "{spines:?}");
@@ -119,7 +119,7 @@ fn of_parallel_links_the_one_that_carries_more_is_used() {
     spec.links[0].mtu = 1500;
     spec.links[2].mtu = 1500;
     let n = network(spec);
-    assert!((1..30).all(|id| Tree::build(&n, tree_id(id), 0, [1]).unwrap().nodes[1].parent.unwrap().link == 1));
+    assert!((1..30).all(|id| Tree::build(&n, tree_id(id), 0, [1]).unwrap().node(1).parent.unwrap().link == 1));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_tree_is_kept_over_its_ports_and_extended_by_the_shortest_path() {
     // Ports in a circle, or of other networks, lead nowhere.
     let circle: Vec<_> = ["n2/e2", "n3/e2", "n9/e1"].map(crate::testing::endpoint).into();
     assert_eq!(ports(&Tree::keep(&n, 0, [2], &circle).unwrap()), ["n1/e0", "n2/e1"]);
-    assert_eq!(Tree::keep(&n, 0, [0], &long).unwrap().nodes.len(), 1);
+    assert_eq!(Tree::keep(&n, 0, [0], &long).unwrap().len(), 1);
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn no_tree_leads_over_a_broken_link_but_one_is_kept_over_it() {
     let down = std::collections::BTreeSet::from([crate::testing::endpoint("n2/e1")]);
     let n = Network::build_around(random_graph(&[0, 1, 2], &[]), &AddressPlan::default(), &down, &[], &[]).unwrap();
     assert_eq!(Tree::build(&n, tree_id(1), 0, [1, 3]), Err(3));
-    assert_eq!(Tree::build(&n, tree_id(1), 0, [1]).unwrap().nodes.len(), 2);
+    assert_eq!(Tree::build(&n, tree_id(1), 0, [1]).unwrap().len(), 2);
     let ports: Vec<_> = ["n1/e0", "n2/e1"].map(crate::testing::endpoint).into();
-    assert_eq!(Tree::keep(&n, 0, [3], &ports).unwrap().nodes.len(), 4);
+    assert_eq!(Tree::keep(&n, 0, [3], &ports).unwrap().len(), 4);
     assert_eq!(Tree::keep(&n, 0, [3], &ports[..1]), None);
 }
 
@@ -162,7 +162,7 @@ fn described(n: &Network, id: TreeId, distance: &[u32], child: NodeIx) -> NodeIx
 
 /// Each node of the tree with its parent.
 fn parents(tree: &Tree) -> BTreeMap<NodeIx, NodeIx> {
-    tree.nodes.iter().filter_map(|t| Some((t.node, tree.nodes[t.parent?.position].node))).collect()
+    tree.nodes().filter_map(|t| Some((t.node, tree.node(t.parent?.position).node))).collect()
 }
 
 /// A random network, or a fabric with equal paths, of which some links are broken: the bits of `down`.
@@ -244,7 +244,7 @@ proptest! {
         for target in targets.iter().map(|t| t % n.len()) {
             let path = |parents: &BTreeMap<NodeIx, NodeIx>| std::iter::successors(Some(target), |at| parents.get(at).copied()).collect::<Vec<_>>();
             let ways = path(&before);
-            let used = tree.nodes.iter().any(|t| ways.contains(&t.node) && t.parent.is_some_and(|up| up.link == lost));
+            let used = tree.nodes().any(|t| ways.contains(&t.node) && t.parent.is_some_and(|up| up.link == lost));
             prop_assert!(used || path(&now) == ways, "{target}: {ways:?} became {:?}", path(&now));
         }
     }
@@ -260,7 +260,7 @@ fn in_a_clos_trees_have_hardly_more_nodes_than_the_greedy_ones() {
     let sizes = |n: &Network, seed: u64, among: &[NodeIx], receivers: u64| {
         let root = among[dice(seed, 0, among.len())];
         let targets: Vec<NodeIx> = (1..=receivers).map(|i| among[dice(seed, i, among.len())]).collect();
-        let size = |tree: Result<Tree, NodeIx>| tree.map_or(0, |tree| tree.nodes.len());
+        let size = |tree: Result<Tree, NodeIx>| tree.map_or(0, |tree| tree.len());
         let id = tree_id(seed + 1);
         [size(Tree::build(n, id, root, targets.iter().copied())), size(Tree::covering(n, id, root, targets))]
     };
@@ -318,8 +318,8 @@ fn a_tree_costs_no_search_of_the_network() {
             let (root, targets) = &groups[i];
             Tree::build(&n, tree_id(i as u64 + 1), *root, targets.iter().copied()).unwrap()
         };
-        let first = all(&|i| tree(i).nodes.len());
-        let next: Vec<_> = (0..5).map(|_| all(&|i| tree(i).nodes.len())).collect();
+        let first = all(&|i| tree(i).len());
+        let next: Vec<_> = (0..5).map(|_| all(&|i| tree(i).len())).collect();
         if is_bench {
             let per_search = |time: &Duration| time.as_secs_f64() / search.as_secs_f64();
             let [least, most] = [next.iter().min(), next.iter().max()].map(|time| time.map_or(0., per_search));

@@ -139,18 +139,18 @@ fn stated(before: &Domain, new: &Network, difference: &Difference, drained: bool
             return true;
         }
         let Some(plan) = group.plan() else { return false };
-        let root = plan.tree.nodes[0].node;
-        let over_lost = plan.tree.nodes.iter().filter_map(|t| t.parent).any(|up| difference.lost.contains(&up.link));
+        let root = plan.tree.root();
+        let over_lost = plan.tree.nodes().filter_map(|t| t.parent).any(|up| difference.lost.contains(&up.link));
         let gained: Vec<[NodeIx; 2]> = difference.gained.iter().filter_map(|link| new.ends(*link)).collect();
         over_lost
-            || plan.tree.nodes.iter().any(|t| {
+            || plan.tree.nodes().any(|t| {
                 let (at, direct) = (t.node, far(root, t.node));
                 let via = |a, b| far(root, a).saturating_add(1).saturating_add(far(b, at));
                 // A node that a lost link has moved away is on a tree that leads over it.
                 gained.iter().any(|[a, b]| via(*a, *b) <= direct || via(*b, *a) <= direct)
             })
     });
-    groups.map(|(name, _)| name.clone()).collect()
+    groups.map(|(name, _)| name.to_owned()).collect()
 }
 
 /// The prepared effect of a change of links.
@@ -162,7 +162,7 @@ fn effect(prepared: &crate::Prepared) -> Option<&LinksEffect> {
 }
 
 fn groups_text(d: &Domain) -> BTreeMap<String, String> {
-    d.state.groups.iter().map(|(name, group)| (name.clone(), format!("{group:?}"))).collect()
+    d.state.groups.iter().map(|(name, group)| (name.to_owned(), format!("{group:?}"))).collect()
 }
 
 /// Catches a group or node that a change of links passes over, one that it changes without need, and an index that is not kept by a join, a

@@ -80,7 +80,7 @@ fn changes_wait_for_a_node_that_is_4096_epochs_behind_and_departures_do_not() {
     assert!(e.starts_with("InUse") && e.contains("spine1"), "{e}");
     // No receiver waits for a node when it leaves.
     w.run(leave("g", "h1-2")).unwrap();
-    let since = w.domain.state.groups.get("g").unwrap().members["h3-2"].since;
+    let since = w.domain.state.groups.get("g").unwrap().members.get("h3-2").unwrap().since;
     w.run(Command::EvictMember { group: "g".into(), host: "h3-2".into(), since, reason: "failed".into() }).unwrap();
     assert_eq!(epoch(&w), last);
     w.domain = w.restarted();

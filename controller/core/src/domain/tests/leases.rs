@@ -21,7 +21,7 @@ fn joins_give_and_take_a_lease_and_operators_leave_it() {
     assert_eq!(w.run(with_lease(receiver("g", "h2-1"), true)).unwrap().outcome, Created);
     assert!(w.domain.has_lease("g", "h2-1") && !w.domain.has_lease("g", "h1-1") && !w.domain.has_lease("h", "h2-1"));
     w.confirm_all();
-    let since = |w: &World| w.domain.state.groups.get("g").unwrap().members["h2-1"].since;
+    let since = |w: &World| w.domain.state.groups.get("g").unwrap().members.get("h2-1").unwrap().since;
     let before = since(&w);
     assert_eq!(w.run(receiver("g", "h2-1")).unwrap().outcome, Unchanged);
     assert_eq!((w.domain.leases(), w.restarted().leases()), (vec![key.clone()], vec![key]));

@@ -381,7 +381,7 @@ fn a_tree_that_an_earlier_version_moved_is_found_by_its_digest_and_moved_in_two_
         let [leaf1, leaf2] = ["leaf1", "leaf2"].map(|name| network.node(name).unwrap());
         let allocation = w.domain.state.groups.get("g").unwrap().allocation;
         let earlier = Tree::covering(network, allocation.tree_id, leaf1, [leaf2]).unwrap();
-        let (old, new) = (network.name(earlier.nodes[1].node).to_owned(), spine(&w.domain));
+        let (old, new) = (network.name(earlier.node(1).node).to_owned(), spine(&w.domain));
         if old == new {
             continue;
         }

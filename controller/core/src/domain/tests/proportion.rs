@@ -7,7 +7,7 @@ use canopy_model::node_spec::BranchKind;
 
 use super::*;
 use crate::desired::ProgramTimes;
-use crate::member::Member;
+use crate::metadata::Metadata;
 use crate::record::{MemberRecord, member_key};
 use crate::testing::clos::{EDGES, HOSTS, PODS, clos};
 use crate::testing::{fabric, link, node};
@@ -28,8 +28,9 @@ fn grown(receivers: usize) -> World {
     let Some(Record::Member(first)) = w.records.get(&member_key("g", &hosts[0])).cloned() else { panic!("no member") };
     for host in &hosts[1..] {
         let spec = member(host, Role::Receiver, 0x22);
-        let member = Member { spec, ..first.member.clone() };
-        w.records.insert(member_key("g", host), Record::Member(Box::new(MemberRecord { member, ..*first.clone() })));
+        let metadata = Metadata { name: host.clone(), ..first.metadata.clone() };
+        let record = MemberRecord { metadata, spec, ..*first.clone() };
+        w.records.insert(member_key("g", host), Record::Member(Box::new(record)));
     }
     w.records.values_mut().for_each(Record::forget_trees);
     w.domain = w.restarted();

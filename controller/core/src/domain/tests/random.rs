@@ -135,8 +135,8 @@ fn command(d: &Domain, step: &Step) -> Command {
         // Anything that changes nothing.
         Step::Age(..) => Command::PushThresholds,
         Step::Start(g, x) => {
-            let members = d.state.groups.get(&name(g)).into_iter().flat_map(|g| g.members.values());
-            let late = members.filter(|m| m.late).map(|m| (m.spec.host.clone(), m.since)).next();
+            let members = d.state.groups.get(&name(g)).into_iter().flat_map(|g| g.members.iter());
+            let late = members.filter(|m| m.late).map(|m| (m.host.to_string(), m.since)).next();
             let (host, since) = late.unwrap_or_default();
             let start = LateStart { shift: (*x).into(), msn_base: 1 };
             Command::StartMember { group: name(g), host, since, start }
@@ -394,7 +394,7 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
             continue;
         }
         let epochs: BTreeMap<String, (GroupId, u32)> =
-            w.domain.state.groups.iter().map(|(n, g)| (n.clone(), (g.allocation.group_id, g.epoch))).collect();
+            w.domain.state.groups.iter().map(|(n, g)| (n.to_owned(), (g.allocation.group_id, g.epoch))).collect();
         let times = |d: &Domain, node: &str, id| d.desired(node).and_then(|desired| desired.groups.get(id));
         let was = w.domain.clone();
         let applied = w.run(command).unwrap();
@@ -451,13 +451,7 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
         }
         covered.check(&w)?;
         for host in w.domain.hosts(&NameFilter::default(), None, 1000).items {
-            let all = w
-                .domain
-                .state
-                .groups
-                .iter()
-                .filter(|(_, g)| g.members.contains_key(host.name.as_str()))
-                .map(|(n, _)| n);
+            let all = w.domain.state.groups.iter().filter(|(_, g)| g.members.get(&host.name).is_some()).map(|(n, _)| n);
             let found = w.domain.state.groups.of_host(&host.name);
             prop_assert_eq!(found.collect::<Vec<_>>(), all.collect::<Vec<_>>(), "{}", host.name);
         }
@@ -472,7 +466,7 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
         w.run(Command::PortsDown { node: node.name, ports: BTreeSet::new() }).unwrap();
         covered.check(&w)?;
     }
-    for name in w.domain.state.groups.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>() {
+    for name in w.domain.state.groups.iter().map(|(n, _)| n.to_owned()).collect::<Vec<_>>() {
         w.run(Command::RetryMove { group: name.clone() }).unwrap();
         w.confirm();
         w.run(Command::FinishMove { group: name.clone() }).unwrap();
@@ -485,7 +479,7 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
 /// The programs of a group, made of the whole ones of both trees.
 fn staged_programs(group: &Group, ground: Ground<'_>) -> BTreeMap<NodeIx, GroupProgram> {
     let of = |plan: &GroupPlan| -> BTreeMap<NodeIx, GroupProgram> {
-        let nodes = plan.tree.nodes.iter().map(|t| t.node).enumerate();
+        let nodes = plan.tree.nodes().map(|t| t.node).enumerate();
         nodes.map(|(at, node)| (node, ground.programs(plan).at(at))).collect()
     };
     let Some(plan) = group.plan() else { return BTreeMap::new() };
@@ -606,7 +600,7 @@ fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
             let far = across(d, &node, b.port, b.next_hop);
             let child = program(d, &far, id).unwrap();
             let answers_here = child.upstream.destination == base.node_address;
-            let is_new = group.plan().unwrap().tree.nodes.iter().all(|t| d.state.nodes[t.node].spec.base.name != far);
+            let is_new = group.plan().unwrap().tree.nodes().all(|t| d.state.nodes[t.node].spec.base.name != far);
             prop_assert!(!b.standby || !answers_here || is_new, "a staged child of {} sends feedback there", node);
             let at = d.node_spec(&far).unwrap().base.ports.iter().find(|q| {
                 matches!(&q.peer, Peer::Node { name, link_local } if *name == node && base.ports.iter().any(|mine| mine.index == b.port && mine.link_local == *link_local))

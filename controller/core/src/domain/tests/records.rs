@@ -120,7 +120,7 @@ fn groups_with_a_source_count_as_open_in_a_copy_and_others_stay_as_they_are() {
         for (_, record) in &mut records {
             match record {
                 Record::Group(group) => group.opened = opened,
-                Record::Member(member) => member.member.since = since,
+                Record::Member(member) => member.since = since,
                 _ => {}
             }
         }

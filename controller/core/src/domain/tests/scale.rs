@@ -2,6 +2,7 @@
 //! What a change costs in a large domain. `make bench-scale` prints it; the ordinary run has a small domain and checks what is not time.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use canopy_model::ids::GroupId;
@@ -12,6 +13,7 @@ use canopy_units::{UnixTime, UnwrappedPsn};
 
 use super::large::with_hosts;
 use super::*;
+use crate::principal::Written;
 use crate::testing::clos::fat_tree;
 use crate::testing::{branch_sample, group_sample};
 
@@ -134,7 +136,9 @@ impl Scale {
 impl World {
     /// Without keeping what becomes durable.
     fn execute(&mut self, command: Command) -> Applied {
-        let prepared = self.domain.prepare(command).unwrap();
+        // All by one, as a controller has it.
+        static WRITTEN: LazyLock<Written> = LazyLock::new(Written::default);
+        let prepared = self.domain.prepare_as(command, &WRITTEN).unwrap();
         self.domain.apply(prepared, instant(0)).unwrap()
     }
 }

@@ -146,7 +146,7 @@ fn a_receiver_with_a_queue_pair_that_was_reset_is_a_late_one() {
     for join in [instance(receiver("g", "h2-1"), 1), receiver("g", "h1-2"), source("g", "h1-1")] {
         w.run(join).unwrap();
     }
-    let member = |w: &World, host: &str| w.domain.state.groups.get("g").unwrap().members[host].clone();
+    let member = |w: &World, host: &str| w.domain.state.groups.get("g").unwrap().members.get(host).unwrap().clone();
     let since = member(&w, "h2-1").since;
     assert_eq!(w.run(instance(receiver("g", "h2-1"), 2)).unwrap().outcome, Updated);
     assert_eq!((member(&w, "h2-1").since, member(&w, "h2-1").late), (since, false), "nothing was sent to it");
