@@ -16,7 +16,7 @@ help: ## what there is
 # For example LAB_OPTIONS=--with-prometheus.
 lab: tools ## Figure 1 with real parts: multicast 64 MiB from s1 to r1..r5, then leave the lab up; LAB_OPTIONS=--with-prometheus adds Prometheus
 	@[ -x $(LAB)/canopy-lab ] || echo "building the programs: about 5 minutes on 2 CPUs the first time"
-	cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --exclude canopy-operator --bins --profile lab
+	cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-fleet --exclude canopy-sim --exclude canopy-operator --bins --profile lab
 	$(LAB)/canopy-lab run e2e/topologies/figure1.yaml --bytes 64MiB $(LAB_OPTIONS)
 
 down: ## take the lab down
@@ -90,9 +90,11 @@ bench: tools build ## ns per packet, a change among many groups, a sample of tel
 	cargo run -q -p canopy-e2e --bin canopy-bench
 	cargo run -q -p canopy-e2e --bin canopy-bench-longhaul
 
-bench-scale: tools ## what a change costs in a large domain, beside what is to be reached: groups, joins, confirmations and a dead switch among 27,648 hosts, a topology of 130,176, a change among an agent's 4,000 groups
+bench-scale: tools ## what a change costs in a large domain, beside what is to be reached: groups, joins, confirmations and a dead switch among 27,648 hosts, a topology of 130,176, a change among an agent's 4,000 groups, a controller with 1,008 agents and 10,000 groups
 	CANOPY_DEEP=1 cargo test --release -p canopy-controller-core --lib -- --nocapture --test-threads 1 a_change_costs a_topology_of
 	cargo bench -p canopy-agent-runtime --bench delta
+	cargo build --release -p canopy-controller-runtime -p canopy-fleet --bins
+	target/release/canopy-fleet
 
 clean-room: ## `make lab` and `make test` in a minimal Debian root, from a clone of HEAD
 	scripts/clean-room.sh
@@ -146,7 +148,7 @@ mutants-rust: ## every mutant that cargo-mutants makes in the crates of mutants/
 PACKAGED ?= release
 
 packages: tools sbom ## Debian packages in target/packages, from a release build; PACKAGED=lab: from the programs of `make lab`, built sooner
-	CANOPY_HOST_SONAME=libcanopy_host_c.so.0 cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --exclude canopy-lab --exclude canopy-testkit --exclude canopy-operator --bins --lib --profile $(PACKAGED)
+	CANOPY_HOST_SONAME=libcanopy_host_c.so.0 cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-fleet --exclude canopy-sim --exclude canopy-lab --exclude canopy-testkit --exclude canopy-operator --bins --lib --profile $(PACKAGED)
 	python3 deploy/debian/build.py target/$(PACKAGED) target/packages target/sbom
 	scripts/check-packages.sh target/packages
 
@@ -177,7 +179,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 images: tools sbom ## OCI images of static programs in target/images, with the programs and with what is linked into them; PACKAGED=lab as for packages
 	scripts/need.sh buildah
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --exclude canopy-lab --exclude canopy-testkit --exclude canopy-host-capi --bins --profile $(PACKAGED) --target $(HOST)
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-fleet --exclude canopy-sim --exclude canopy-lab --exclude canopy-testkit --exclude canopy-host-capi --bins --profile $(PACKAGED) --target $(HOST)
 	python3 deploy/container/images.py target/$(HOST)/$(PACKAGED) target/images target/sbom
 
 test-images: ## build the images twice and run them with nothing else in their roots: 1 minute after the build, as root

@@ -1,51 +1,133 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups that are to be assessed soon: when agents come and go, each of them concerns many groups, and many agents concern each group.
+//! When the phases of groups, and the problems of groups and nodes, are assessed: with what changes them, or, where many changes come at once,
+//! soon after. Each of many joins concerns the same nodes, and each of many agents that connect or report concerns the same groups.
+//!
+//! What people and applications read of one group or node does not wait for it, nor do those who watch one.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::Controller;
 
-/// Agents of one group that come or go within this time cost one assessment.
+/// What changes within this time costs one assessment, beyond [`MOST`].
 const TOGETHER: Duration = Duration::from_millis(20);
-/// Groups that are assessed without a break.
+/// Groups, and nodes, that are assessed within [`TOGETHER`] with what changes them.
+const MOST: usize = 32;
+/// Groups or nodes that are assessed without a break.
 pub(crate) const AT_ONCE: usize = 100;
+/// A break is so many times as long as what was assessed before it took.
+const BREAK: u32 = 3;
 
-/// The groups that wait.
+/// What waits to be assessed.
 #[derive(Debug, Default)]
 pub(crate) struct Assessing {
-    names: Mutex<BTreeSet<String>>,
+    waiting: Mutex<Waiting>,
     news: Notify,
 }
 
+#[derive(Debug, Default)]
+struct Waiting {
+    groups: BTreeSet<String>,
+    nodes: BTreeSet<String>,
+    /// Some of those that waited are being assessed.
+    is_at_nodes: bool,
+    with_groups: Budget,
+    with_nodes: Budget,
+}
+
+/// How many were assessed with what changed them.
+#[derive(Debug, Default)]
+struct Budget {
+    /// Since when those are counted, for [`TOGETHER`].
+    since: Option<Instant>,
+    done: usize,
+}
+
+impl Budget {
+    /// Whether so many more may be; they are counted then.
+    fn allows(&mut self, count: usize, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now.duration_since(since) >= TOGETHER) {
+            *self = Self { since: Some(now), done: 0 };
+        }
+        let allows = self.done + count <= MOST;
+        self.done += if allows { count } else { 0 };
+        allows
+    }
+}
+
 impl Assessing {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Controller {
-    /// As [`Controller::groups_changed`], once [`TOGETHER`] has passed and for all callers until then at once. For changes that people read:
-    /// a report may open a group or end its move, and is not to wait.
-    pub(crate) fn assess_soon(&self, groups: Vec<String>) {
+    /// Something about these groups changed.
+    pub(crate) fn groups_changed(&self, groups: &[String]) {
+        let is_now = {
+            let mut waiting = self.assessing().lock();
+            // A node's problem is to be known before those that it causes.
+            let knows_nodes = waiting.nodes.is_empty() && !waiting.is_at_nodes;
+            knows_nodes && waiting.with_groups.allows(groups.len(), Instant::now())
+        };
+        if is_now {
+            self.assess_groups(groups);
+        } else {
+            self.forget_former(groups);
+            self.assess_soon(groups);
+        }
+        self.publish_groups(groups);
+    }
+
+    /// An agent of these groups came or went: others are about to, and all of it is news once.
+    pub(crate) fn assess_soon(&self, groups: &[String]) {
         if !groups.is_empty() {
-            self.assessing().lock().extend(groups);
+            self.assessing().lock().groups.extend(groups.iter().cloned());
             self.assessing().news.notify_one();
         }
     }
 
-    /// Assesses the groups that wait, until it is aborted.
-    pub(crate) async fn assess_groups(self) {
+    /// Something about a node changed.
+    pub(crate) fn reassess_node(&self, node: &str) {
+        let mut waiting = self.assessing().lock();
+        if waiting.with_nodes.allows(1, Instant::now()) {
+            drop(waiting);
+            self.assess_node(node);
+        } else {
+            waiting.nodes.insert(node.to_owned());
+            self.assessing().news.notify_one();
+        }
+    }
+
+    /// Assesses what waits, until it is aborted: a quarter of the time at most.
+    pub(crate) async fn assess_waiting(self) {
         loop {
             self.assessing().news.notified().await;
             tokio::time::sleep(TOGETHER).await;
-            let groups: Vec<String> = std::mem::take(&mut *self.assessing().lock()).into_iter().collect();
+            let nodes: Vec<String> = {
+                let mut waiting = self.assessing().lock();
+                waiting.is_at_nodes = true;
+                std::mem::take(&mut waiting.nodes).into_iter().collect()
+            };
+            for some in nodes.chunks(AT_ONCE) {
+                let begun = Instant::now();
+                some.iter().for_each(|node| self.assess_node(node));
+                tokio::time::sleep(begun.elapsed() * BREAK).await;
+            }
+            let groups: Vec<String> = {
+                let mut waiting = self.assessing().lock();
+                waiting.is_at_nodes = false;
+                std::mem::take(&mut waiting.groups).into_iter().collect()
+            };
             for some in groups.chunks(AT_ONCE) {
-                self.groups_changed(some);
-                tokio::task::yield_now().await;
+                let begun = Instant::now();
+                self.assess_groups(some);
+                self.publish_groups(some);
+                tokio::time::sleep(begun.elapsed() * BREAK).await;
             }
         }
     }

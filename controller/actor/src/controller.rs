@@ -32,6 +32,7 @@ use crate::commit::Commit;
 use crate::commit_times::CommitTimes;
 use crate::events::Code;
 use crate::events::Events;
+use crate::health::ListedProblems;
 use crate::incidents::IncidentState;
 use crate::journal::{EventFilter, Recorded};
 use crate::links::Flap;
@@ -103,6 +104,7 @@ pub(crate) struct Shared {
     log_levels: LogBook,
     retirements: RetireBook,
     health: Mutex<Health>,
+    listed: Mutex<Option<ListedProblems>>,
     flaps: Mutex<HashMap<String, Flap>>,
     moves: Moves,
     /// Memberships for which a command of a policy is under way: group, host and epoch of the join.
@@ -168,6 +170,7 @@ impl Controller {
             change_sets: Mutex::new(change_sets),
             commit_times: Mutex::default(),
             health: Mutex::default(),
+            listed: Mutex::default(),
             flaps: Mutex::default(),
             moves: Moves::default(),
             policies: Mutex::default(),
@@ -389,7 +392,7 @@ impl Controller {
             self.charts_interrupt(node);
             self.0.events.note(Code::AgentConnected, Some(node), "the node's agent connected");
             self.node_changed(node);
-            self.assess_soon(groups);
+            self.assess_soon(&groups);
             self.neighbours_reported(node);
         }
         AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
@@ -417,7 +420,7 @@ impl Controller {
                 "the node's agent disconnected; the node continues to forward",
             );
             self.node_changed(node);
-            self.assess_soon(groups);
+            self.assess_soon(&groups);
         }
     }
 
@@ -670,7 +673,26 @@ impl Controller {
         names.iter().for_each(|name| self.node_changed(name));
     }
 
-    pub(crate) fn groups_changed(&self, groups: &[String]) {
+    /// Forgets what is known of groups that were deleted, and of those that were created again since: it may be another tenant's.
+    pub(crate) fn forget_former(&self, groups: &[String]) {
+        for name in groups {
+            let mut phases = self.phases_lock();
+            let uid = self.read(|d| d.declared_group(name).map(|(metadata, _)| metadata.uid));
+            if uid.is_none_or(|uid| phases.is_successor(name, uid)) {
+                phases.remove(name);
+                self.charts_forget_group(name);
+            }
+        }
+    }
+
+    /// For those who wait for a group: what they read of it does not depend on its assessment.
+    pub(crate) fn publish_groups(&self, groups: &[String]) {
+        self.0.waited_groups.note(groups);
+        self.0.group_news.note(groups.iter());
+    }
+
+    /// Reads the phases and problems of these groups.
+    pub(crate) fn assess_groups(&self, groups: &[String]) {
         for name in groups {
             // Locked before the read, so that an older phase never overwrites a newer one.
             let mut phases = self.phases_lock();
@@ -693,13 +715,11 @@ impl Controller {
             }
         }
         groups.iter().for_each(|name| self.assess_group(name));
-        self.0.waited_groups.note(groups);
-        self.0.group_news.note(groups.iter());
     }
 
     /// For what the API shows of a node. Telemetry changes none of it.
     pub(crate) fn node_changed(&self, node: &str) {
-        self.assess_node(node);
+        self.reassess_node(node);
         self.0.node_news.note(std::iter::once(&node.to_owned()));
     }
 
@@ -711,13 +731,17 @@ impl Controller {
         self.0.problems.send_if_modified(|known| std::mem::replace(known, version) != version);
     }
 
+    pub(crate) fn listed_problems(&self) -> MutexGuard<'_, Option<ListedProblems>> {
+        self.0.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn health_lock(&self) -> &Mutex<Health> {
         &self.0.health
     }
 
     /// Names of all groups.
     pub fn group_names(&self) -> Vec<String> {
-        self.phases_lock().names()
+        self.read(Domain::group_names)
     }
 
     fn phases_lock(&self) -> MutexGuard<'_, Phases> {
@@ -770,7 +794,10 @@ impl Controller {
 
 fn phases_of(domain: &Domain) -> Phases {
     let mut phases = Phases::default();
-    domain.for_each_phase(|group, phase| _ = phases.set(group, phase));
+    domain.for_each_phase(|group, uid, phase| {
+        phases.is_successor(group, uid);
+        phases.set(group, phase);
+    });
     phases
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Problems of the domain: assessed when something about a node or a group changed, and when time passes.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use canopy_controller_core::drops::Rise;
@@ -20,21 +20,34 @@ use crate::silences::Endings;
 /// Time between two checks of what time alone changes: silent nodes, problems that open or close.
 const TICK: Duration = Duration::from_millis(500);
 
+/// Problems as they were listed, and of which versions of health and silences.
+pub(crate) type ListedProblems = ((u64, u64), Arc<Vec<Problem>>);
+
 impl Controller {
     /// Every problem that is open or closing: roots first, then roots of which operators know, the worst first, then the oldest.
-    pub fn problems(&self) -> Vec<Problem> {
-        let mut problems = self.health().problems();
+    ///
+    /// Made when something has changed since the last call: in an outage there are as many as groups.
+    pub fn problems(&self) -> Arc<Vec<Problem>> {
+        let mut listed = self.listed_problems();
+        let of_silences = self.read(|d| d.silences_version(UnixTime::now()));
+        let health = self.health();
+        let version = (health.version(), of_silences);
+        if let Some((of, problems)) = &*listed
+            && *of == version
+        {
+            return Arc::clone(problems);
+        }
+        let mut problems = health.problems();
+        drop(health);
         self.note_silences(&mut problems);
+        let problems = Arc::new(problems);
+        *listed = Some((version, Arc::clone(&problems)));
         problems
     }
 
-    /// Those of them that a scope has: of groups of its tenants and their members.
-    pub fn problems_in(&self, scope: &Scope) -> Vec<Problem> {
-        let mut problems = self.problems();
-        if !scope.is_domain() {
-            problems.retain(|problem| scope.has_of(self.tenant_of_problem(problem).as_deref()));
-        }
-        problems
+    /// Whether a scope has a problem: of groups of its tenants and their members.
+    pub fn has_problem(&self, scope: &Scope, problem: &Problem) -> bool {
+        scope.is_domain() || scope.has_of(self.tenant_of_problem(problem).as_deref())
     }
 
     /// The tenant of the group that a problem is about; `None`: it is the domain's, as one is of another group that had the name
@@ -63,7 +76,7 @@ impl Controller {
             groups.extend(d.progress(node, samples, now, wall));
             groups
         });
-        self.assess_node(node);
+        self.reassess_node(node);
         if !groups.is_empty() {
             self.groups_changed(&groups);
         }
@@ -197,7 +210,7 @@ impl Controller {
 
     /// The problems that no other one explains: those of which operators know behind the others.
     pub fn root_problems(&self) -> Vec<Problem> {
-        self.problems().into_iter().filter(Problem::is_root).collect()
+        self.problems().iter().filter(|problem| problem.is_root()).cloned().collect()
     }
 
     pub(crate) fn health(&self) -> MutexGuard<'_, Health> {

@@ -171,8 +171,9 @@ impl Controller {
         if changes.is_empty() && !is_due {
             return;
         }
-        // As long as there are problems: only when one changed, or twice for an incident.
-        let problems = self.problems();
+        // As long as there are problems: only when one opened, or twice for an incident.
+        let is_wanted = is_due || changes.iter().any(|change| change.is_open);
+        let problems = if is_wanted { self.problems() } else { Arc::default() };
         let by_key: HashMap<&ProblemKey, &Problem> = problems.iter().map(|problem| (&problem.key, problem)).collect();
         let problem_of = |key: &ProblemKey| by_key.get(key).copied();
         let mut incidents = self.incident_state().lock();

@@ -104,13 +104,17 @@ pub async fn start_with(
         task.becomes_read_only(path);
     }
     let (watching, assessing) = (controller.clone(), controller.clone());
-    let health = tokio::spawn(async move {
+    let mut health = tokio::spawn(async move {
         let groups = watching.group_names();
-        tokio::join!(watching.watch_health(groups), assessing.assess_groups())
+        tokio::join!(watching.watch_health(groups), assessing.assess_waiting())
     });
     let ending = controller.clone();
     let task = tokio::spawn(async move {
-        let ended = task.run().await;
+        let ended = tokio::select! {
+            ended = task.run() => ended,
+            // Without it no phase and no problem would be found any more.
+            Err(died) = &mut health => std::panic::resume_unwind(died.into_panic()),
+        };
         // They hold the store and the files beside it, which the next controller opens.
         health.abort();
         _ = health.await;

@@ -603,7 +603,7 @@ impl Task {
         also: Option<Op>,
     ) -> Result<Result<(), CommandError>, StoreError> {
         let rewires = matches!(command, Command::PutTopology { .. } | Command::DeleteTopology);
-        let order = Order::new(command, Principal::default());
+        let order = Order::new(command, self.principals.share(Principal::default()));
         let prepared = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, true, None)));
         let Checked { prepared, note, touch, .. } = match prepared {
             Ok(checked) => checked,

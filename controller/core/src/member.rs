@@ -21,7 +21,7 @@ use crate::uid::Uid;
 /// One membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Name of its host, shared with the topology.
+    /// Name of its host, shared with the host's other memberships.
     pub(crate) host: Arc<str>,
     /// See [`MemberSpec`], as what follows.
     pub(crate) role: Role,

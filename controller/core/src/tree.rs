@@ -241,6 +241,7 @@ impl Tree {
         for (nearer, level) in levels.iter().zip(levels.iter().skip(1)) {
             let begin = below.len() + 1;
             for placed in level {
+                debug_assert!(placed.up.is_some(), "a node below the root without a parent");
                 let Some(up) = placed.up else { continue };
                 let Ok(at) = nearer.binary_search_by_key(&network.id(up.to), |placed| placed.id) else { continue };
                 // A topology has at most MAX_NODES and MAX_LINKS.

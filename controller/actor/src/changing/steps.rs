@@ -26,6 +26,7 @@ impl Task {
         self.check_rate(&order)?;
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
         let built = self.built(&order);
+        let order = Order { by: self.principals.share(order.by), ..order };
         let checked = beside_others(rewires, || self.controller.read(|d| self.prepare(d, order, false, built)))?;
         let (outcome, uid) = (checked.prepared.outcome(), checked.uid);
         let intent = Some(self.controller.now());

@@ -2,6 +2,7 @@
 //! The actor with a store, without a network. One program, since each links the whole controller.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod assessing;
 mod change_sets;
 mod commit;
 mod deletions;

@@ -21,6 +21,7 @@ use crate::map::{Layer, LayerView, MapView};
 use crate::path::{DecodedView, PathsView};
 use crate::states::Troubles;
 use crate::status::assess;
+use crate::uid::Uid;
 use crate::view::{
     FlowView, GroupSummary, GroupView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, RestartingAgent,
     TopologyStatus, TopologyView,
@@ -113,9 +114,15 @@ impl Domain {
         Views(&self.state).group_summary(name)
     }
 
-    /// Calls `visit` for every group and its phase, in name order; costs no view of it.
-    pub fn for_each_phase(&self, mut visit: impl FnMut(&str, GroupPhase)) {
-        self.state.groups.iter().for_each(|(name, group)| visit(name, assess(group, self.state.on_ground()).phase));
+    /// Names of all groups, in order.
+    pub fn group_names(&self) -> Vec<String> {
+        self.state.groups.iter().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Calls `visit` for every group, its uid and its phase, in name order; costs no view of it.
+    pub fn for_each_phase(&self, mut visit: impl FnMut(&str, Uid, GroupPhase)) {
+        let phase = |group| assess(group, self.state.on_ground()).phase;
+        self.state.groups.iter().for_each(|(name, group)| visit(name, group.metadata.uid, phase(group)));
     }
 
     /// The same of `names`, which are in order.

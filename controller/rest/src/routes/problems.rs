@@ -98,13 +98,13 @@ pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainS
     let (term, topology, awaited) = controller.read(|d| (d.term(), d.topology_status(), d.restarting(now)));
     let (mut roots, mut silenced) = (BTreeMap::new(), 0);
     let mut problems = Vec::new();
-    for item in items(&controller, &Scope::Domain).filter(|p| p.root) {
-        match item.silence {
+    for problem in controller.problems().iter().filter(|problem| problem.is_root()) {
+        match problem.silence {
             Some(_) => silenced += 1,
-            None => *roots.entry(severity_name(&item)).or_default() += 1,
+            None => *roots.entry(problem.key.code.info().severity.to_string()).or_default() += 1,
         }
         if problems.len() < SHOWN {
-            problems.push(item);
+            problems.push(problem.clone().into());
         }
     }
     let count = |of: fn(&canopy_controller_core::view::TopologyStatus) -> u32| topology.as_ref().map_or(0, of);
@@ -135,11 +135,10 @@ pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainS
     })
 }
 
-fn items(controller: &Controller, scope: &Scope) -> impl Iterator<Item = ProblemItem> + use<> {
-    controller.problems_in(scope).into_iter().map(Into::into)
-}
-
-/// As the severity is written in JSON.
-fn severity_name(item: &ProblemItem) -> String {
-    format!("{:?}", item.severity).to_lowercase()
+fn items(controller: &Controller, scope: &Scope) -> impl Iterator<Item = ProblemItem> {
+    let problems = controller.problems();
+    (0..problems.len()).filter_map(move |at| {
+        let problem = &problems[at];
+        controller.has_problem(scope, problem).then(|| problem.clone().into())
+    })
 }

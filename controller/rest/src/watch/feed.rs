@@ -206,7 +206,7 @@ impl Problems {
 /// All, with the tenants to which those of groups belong. What such a one is explained by, or explains, is the domain's or of the same group.
 fn problems(controller: &Controller) -> Vec<(Owner, ProblemItem)> {
     let owner = |problem: &Problem| controller.tenant_of_problem(problem).map(Arc::from);
-    controller.problems().into_iter().map(|problem| (owner(&problem), problem.into())).collect()
+    controller.problems().iter().map(|problem| (owner(problem), problem.clone().into())).collect()
 }
 
 pub(super) struct Events {

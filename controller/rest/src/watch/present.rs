@@ -23,7 +23,7 @@ use crate::routes::commit::resource;
 const PAGE: usize = 64;
 /// Groups of a page, in octets; a single one may be larger.
 const PAGE_OCTETS: usize = 256 << 10;
-/// Problems that are read at once: each time, all are assembled.
+/// Problems that are read at once.
 const PROBLEMS: usize = 1000;
 
 /// Entries with which a stream of the audit begins, at most.
@@ -60,7 +60,9 @@ impl Present {
             Topic::Groups => Rest::Groups(None),
             Topic::Nodes => Rest::Nodes(controller.read(|d| d.node_names()).into_iter()),
             Topic::Problems => {
-                let ids: Vec<String> = controller.problems_in(&scope).iter().map(|p| p.key.id()).collect();
+                let problems = controller.problems();
+                let of_scope = problems.iter().filter(|problem| controller.has_problem(&scope, problem));
+                let ids: Vec<String> = of_scope.map(|p| p.key.id()).collect();
                 Rest::Problems(ids.into_iter())
             }
             Topic::Events => Rest::Events(0, mark),
@@ -124,9 +126,10 @@ impl Rest {
                 Some(names.take(PAGE).filter_map(node).map(|view| added(&NodeResource::from(view))).collect())
             }
             Self::Problems(ids) if ids.len() > 0 => {
-                let mut open: HashMap<String, _> =
-                    controller.problems_in(scope).into_iter().map(|p| (p.key.id(), p)).collect();
-                let item = |id: String| open.remove(&id).map(|p| added(&ProblemItem::from(p)));
+                let problems = controller.problems();
+                let of_scope = problems.iter().filter(|problem| controller.has_problem(scope, problem));
+                let open: HashMap<String, _> = of_scope.map(|p| (p.key.id(), p)).collect();
+                let item = |id: String| open.get(&id).map(|p| added(&ProblemItem::from((*p).clone())));
                 Some(ids.take(PROBLEMS).filter_map(item).collect())
             }
             Self::Events(first, end) => {

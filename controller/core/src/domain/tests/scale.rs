@@ -136,7 +136,7 @@ impl Scale {
 impl World {
     /// Without keeping what becomes durable.
     fn execute(&mut self, command: Command) -> Applied {
-        // All by one, as a controller has it.
+        // All by one: a controller has each operator, host, user and pod once.
         static WRITTEN: LazyLock<Written> = LazyLock::new(Written::default);
         let prepared = self.domain.prepare_as(command, &WRITTEN).unwrap();
         self.domain.apply(prepared, instant(0)).unwrap()
