@@ -103,6 +103,12 @@ impl Controller {
         }
     }
 
+    /// Groups, and nodes, that wait to be assessed.
+    pub fn assessments_waiting(&self) -> (usize, usize) {
+        let waiting = self.assessing().lock();
+        (waiting.groups.len(), waiting.nodes.len())
+    }
+
     /// Assesses what waits, until it is aborted: a quarter of the time at most.
     pub(crate) async fn assess_waiting(self) {
         loop {
@@ -130,5 +136,20 @@ impl Controller {
                 tokio::time::sleep(begun.elapsed() * BREAK).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_are_assessed_with_what_changes_them_and_as_many_again_later() {
+        let (mut budget, now) = (Budget::default(), Instant::now());
+        assert!(budget.allows(MOST - 1, now) && !budget.allows(2, now) && budget.allows(1, now));
+        let before = now + TOGETHER - Duration::from_nanos(1);
+        assert!(!budget.allows(1, before) && budget.allows(0, before));
+        let later = now + TOGETHER;
+        assert!(!budget.allows(MOST + 1, later) && budget.allows(MOST, later) && !budget.allows(1, later));
     }
 }

@@ -121,6 +121,11 @@ impl Groups {
         &self.tenants
     }
 
+    /// The hosts that are members of a group, in no order.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.hosts.hosts()
+    }
+
     /// The groups that a host is a member of, in name order.
     pub(super) fn of_host<'a>(&'a self, host: &str) -> impl ExactSizeIterator<Item = &'a str> + use<'a> {
         self.hosts.groups(host)

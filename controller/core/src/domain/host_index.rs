@@ -35,6 +35,11 @@ impl HostIndex {
         }
     }
 
+    /// The hosts that are members of a group, in no order.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(AsRef::as_ref)
+    }
+
     /// In name order.
     pub(super) fn groups<'a>(&'a self, host: &str) -> impl ExactSizeIterator<Item = &'a str> + use<'a> {
         static NONE: BTreeSet<Arc<str>> = BTreeSet::new();

@@ -265,13 +265,19 @@ impl TopologyCommands<'_> {
         Prepared::change(self.0, outcome, generation, writes, self.0.pools.cursors(), effect)
     }
 
-    /// Every member's host must still be declared, and its prefix must still contain the member's address.
+    /// Every member's host must still be declared, and its prefix must still contain the member's address. Costs the memberships of hosts that are
+    /// gone or have another prefix.
     fn check_members(&self, network: &Network) -> Result<(), DomainError> {
-        for (name, group) in self.0.groups.with_members() {
-            for member in group.members.iter() {
-                let host = &*member.host;
-                let in_use = |detail: String| Err(DomainError::InUse { kind: "host", name: host.to_string(), detail });
-                match (network.host(host), member.address) {
+        let prefix = |network: &Network, host: &str| network.host(host).map(|at| at.prefix);
+        let is_other = |host: &&str| self.0.network().is_none_or(|old| prefix(old, host) != prefix(network, host));
+        let groups = &self.0.groups;
+        let mut others: Vec<&str> = groups.hosts().filter(is_other).collect();
+        others.sort_unstable();
+        for host in others {
+            for (name, group) in groups.of_host(host).filter_map(|name| Some((name, groups.get(name)?))) {
+                let in_use = |detail: String| Err(DomainError::InUse { kind: "host", name: host.to_owned(), detail });
+                let address = group.members.get(host).and_then(|member| member.address);
+                match (network.host(host), address) {
                     (None, _) => {
                         return in_use(format!(
                             "it is a member of group {name}: let it leave first, or keep it under spec.hosts"

@@ -81,6 +81,11 @@ static EVENTS_UNSAVED: Family<0> = Family::counter(
     "Events since the start that are not in the journal, because the disk is full or too slow.",
     [],
 );
+static ASSESSMENTS: Family<1> = Family::gauge(
+    "canopy_assessments_waiting",
+    "Groups and nodes of which so many changed at once that their phases and problems are assessed later. Some in a burst of changes; if they stay for more than a minute, the controller has too little processor time.",
+    ["kind"],
+);
 static GROUPS: Family<1> = Family::gauge("canopy_groups", "Groups in each phase.", ["phase"]);
 static ACTIVE: Family<4> = Family::gauge(
     "canopy_problem_active",
@@ -118,7 +123,7 @@ pub(super) fn families() -> Vec<Description> {
     ];
     let mut all: Vec<_> = own.iter().map(|family| family.describe()).collect();
     all.extend([PENDING_COMMITS.describe(), COMMIT_TIME.describe()]);
-    all.extend([BUILD.describe(), GROUPS.describe(), ACTIVE.describe(), AFFECTED.describe()]);
+    all.extend([BUILD.describe(), ASSESSMENTS.describe(), GROUPS.describe(), ACTIVE.describe(), AFFECTED.describe()]);
     all
 }
 
@@ -178,6 +183,8 @@ impl Scrape {
         page.one(&REPLAYED, self.controller.writes_replayed())?;
         page.one(&EVENTS_SUPPRESSED, self.controller.events().suppressed())?;
         page.one(&EVENTS_UNSAVED, self.controller.events().unsaved())?;
+        let (groups, nodes) = self.controller.assessments_waiting();
+        page.write(&ASSESSMENTS, [(["group"], groups as u64), (["node"], nodes as u64)])?;
         page.one(&UNMEASURED, unmeasured)
     }
 
