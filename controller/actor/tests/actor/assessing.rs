@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use canopy_controller_actor::events::Code;
 use canopy_controller_actor::{Controller, Running, start};
 use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Labels;
@@ -58,6 +59,25 @@ async fn many_changes_are_news_at_once_and_all_are_assessed() {
         assert!(controller.group_names().is_empty());
         until("no group has a phase", || with_phase(&controller) == 0).await;
     }
+    stop(Running { controller, task }).await;
+}
+
+/// Catches a group that has what was known of another one of its name, which was deleted when many were.
+#[tokio::test]
+async fn a_group_that_is_created_again_among_many_begins_anew() {
+    let Running { controller, task } = start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
+    all(&controller, (0..GROUPS).map(created)).await;
+    until("all groups have a phase", || with_phase(&controller) == GROUPS).await;
+    let first = *controller.events().follow().borrow();
+    all(&controller, (0..GROUPS).map(|at| Command::DeleteGroup { name: name(at) })).await;
+    all(&controller, (0..GROUPS).map(created)).await;
+    until("each group has come into a phase once more", || {
+        let events =
+            controller.events().newest(usize::MAX, |event| event.sequence >= first && event.code == Code::GroupPhase);
+        let groups: BTreeSet<_> = events.into_iter().filter_map(|event| event.group).collect();
+        groups.len() == GROUPS
+    })
+    .await;
     stop(Running { controller, task }).await;
 }
 
