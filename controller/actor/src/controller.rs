@@ -13,7 +13,7 @@ use canopy_controller_core::principal::Principal;
 use canopy_controller_core::problem::ProblemCode;
 use canopy_controller_core::quota::Quotas;
 use canopy_controller_core::tenant::Scope;
-use canopy_controller_core::view::{GroupSummary, GroupView, Page};
+use canopy_controller_core::view::{GroupView, Page};
 use canopy_controller_core::{Applied, Command, DesiredNode, Domain, DomainError, EXAMINED, GroupFilter, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::status::{GroupPhase, NodeStatus};
@@ -392,7 +392,7 @@ impl Controller {
             self.charts_interrupt(node);
             self.0.events.note(Code::AgentConnected, Some(node), "the node's agent connected");
             self.node_changed(node);
-            self.assess_soon(&groups);
+            self.assess_soon(groups);
             self.neighbours_reported(node);
         }
         AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
@@ -420,7 +420,7 @@ impl Controller {
                 "the node's agent disconnected; the node continues to forward",
             );
             self.node_changed(node);
-            self.assess_soon(&groups);
+            self.assess_soon(groups);
         }
     }
 
@@ -673,58 +673,17 @@ impl Controller {
         names.iter().for_each(|name| self.node_changed(name));
     }
 
-    /// Forgets what is known of groups that were deleted, and of those that were created again since: it may be another tenant's.
-    pub(crate) fn forget_former(&self, groups: &[String]) {
-        for name in groups {
-            let mut phases = self.phases_lock();
-            let uid = self.read(|d| d.declared_group(name).map(|(metadata, _)| metadata.uid));
-            if uid.is_none_or(|uid| phases.is_successor(name, uid)) {
-                phases.remove(name);
-                self.charts_forget_group(name);
-            }
-        }
+    pub(crate) fn assessing(&self) -> &Assessing {
+        &self.0.assessing
     }
 
-    /// For those who wait for a group: what they read of it does not depend on its assessment.
-    pub(crate) fn publish_groups(&self, groups: &[String]) {
+    pub(crate) fn note_groups(&self, groups: &[String]) {
         self.0.waited_groups.note(groups);
         self.0.group_news.note(groups.iter());
     }
 
-    /// Reads the phases and problems of these groups.
-    pub(crate) fn assess_groups(&self, groups: &[String]) {
-        for name in groups {
-            // Locked before the read, so that an older phase never overwrites a newer one.
-            let mut phases = self.phases_lock();
-            match self.read(|d| d.group_summary(name)) {
-                None => {
-                    phases.remove(name);
-                    self.charts_forget_group(name);
-                }
-                Some(GroupSummary { uid, tenant, phase, reason, .. }) => {
-                    // Deleted and created again in one step: what was measured is of the one before, maybe another tenant's.
-                    if phases.is_successor(name, uid) {
-                        self.charts_forget_group(name);
-                    }
-                    if phases.set(name, phase) {
-                        let detail =
-                            if reason.is_empty() { format!("{phase:?}") } else { format!("{phase:?}: {reason}") };
-                        self.0.events.note_group(Code::GroupPhase, None, (name, Some(tenant)), detail);
-                    }
-                }
-            }
-        }
-        groups.iter().for_each(|name| self.assess_group(name));
-    }
-
-    /// For what the API shows of a node. Telemetry changes none of it.
-    pub(crate) fn node_changed(&self, node: &str) {
-        self.reassess_node(node);
+    pub(crate) fn note_node(&self, node: &str) {
         self.0.node_news.note(std::iter::once(&node.to_owned()));
-    }
-
-    pub(crate) fn assessing(&self) -> &Assessing {
-        &self.0.assessing
     }
 
     pub(crate) fn problems_are(&self, version: u64) {
@@ -744,7 +703,7 @@ impl Controller {
         self.read(Domain::group_names)
     }
 
-    fn phases_lock(&self) -> MutexGuard<'_, Phases> {
+    pub(crate) fn phases_lock(&self) -> MutexGuard<'_, Phases> {
         self.0.phases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
