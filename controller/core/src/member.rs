@@ -49,6 +49,30 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// That of a host with this name, of which nothing is known but what was declared.
+    pub(crate) fn new(host: Arc<str>, metadata: Metadata, spec: MemberSpec) -> Self {
+        let Metadata { name: _, tenant: _, labels: _, generation, uid, created, changed } = metadata;
+        let MemberSpec { host: _, role, address, qpn, memory, start_psn } = spec;
+        Self {
+            host,
+            role,
+            address,
+            qpn,
+            memory,
+            start_psn,
+            generation,
+            uid,
+            created,
+            changed,
+            since: 0,
+            late: false,
+            answered: false,
+            start: None,
+            instance: None,
+            lease: false,
+        }
+    }
+
     /// What was declared.
     pub(crate) fn spec(&self) -> MemberSpec {
         let Self { address, role, qpn, memory, start_psn, .. } = *self;

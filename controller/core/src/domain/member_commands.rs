@@ -21,6 +21,7 @@ use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::limits::{MAX_EVICTED, MAX_MEMBERS};
 use crate::member::Member;
+use crate::metadata::{Labels, Metadata};
 use crate::principal::Written;
 use crate::record::{MemberRecord, Record, member_key};
 use crate::resource::Group;
@@ -89,39 +90,28 @@ impl MemberCommands<'_> {
             check_room(self.0, &old.metadata.tenant, 0, usize::from(!is_one), self.1)?;
         }
 
-        let (generation, uid, created, changed) = match present {
-            Some(m) => (m.generation + 1, m.uid, m.created.clone(), Some(written.stamp())),
-            None => (1, self.0.new_uid(), Some(written.stamp()), None),
+        let metadata = match present {
+            Some(m) => m.metadata(&old.metadata.tenant).changed(Labels::new(), written),
+            None => Metadata::created(&host, Labels::new(), self.0.new_uid(), written),
         };
+        let generation = metadata.generation;
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };
         let late = old.is_open() && spec.role == Role::Receiver;
         let mut new = old.clone();
-        let fixed = check_start_psn(old, &spec)?;
+        let start_psn = check_start_psn(old, &spec)?;
         let mut cursors = self.0.pools.cursors();
         if present.is_some_and(|m| m.role == Role::Source) {
-            cursors = self.end_session(&mut new, fixed)?;
-        } else if let Some(psn) = fixed {
+            cursors = self.end_session(&mut new, start_psn)?;
+        } else if let Some(psn) = start_psn {
             new.allocation.session.start_psn = psn;
         }
         new.epoch += 1;
-        let MemberSpec { host: _, role, address, qpn, memory, start_psn } = spec;
         let member = Member {
-            host,
-            role,
-            address,
-            qpn,
-            memory,
-            start_psn,
-            generation,
-            uid,
-            created,
-            changed,
             since: new.epoch,
             late,
-            answered: false,
-            start: None,
             instance,
             lease: lease.unwrap_or(false),
+            ..Member::new(host, metadata, spec)
         };
         let record = MemberRecord::of(&old.metadata, self.0.revision + 1, &member);
         let write = Write::Put(Record::Member(Box::new(record)));

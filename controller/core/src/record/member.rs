@@ -48,27 +48,8 @@ impl MemberRecord {
     pub(crate) fn read(mut self, common: &mut Common) -> Member {
         common.share(&mut self.metadata);
         let Self { metadata, spec, since, late, answered, start, instance, lease, .. } = self;
-        let Metadata { generation, uid, created, changed, .. } = metadata;
-        let MemberSpec { host, role, address, qpn, memory, start_psn } = spec;
-        let host = common.hosts.share(host);
-        Member {
-            host,
-            role,
-            address,
-            qpn,
-            memory,
-            start_psn,
-            generation,
-            uid,
-            created,
-            changed,
-            since,
-            late,
-            answered,
-            start,
-            instance,
-            lease,
-        }
+        let host = common.hosts.share(spec.host.as_str());
+        Member { since, late, answered, start, instance, lease, ..Member::new(host, metadata, spec) }
     }
 }
 
