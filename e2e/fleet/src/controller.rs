@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Request, header};
-use hyper_util::rt::TokioIo;
+use anyhow::{Context, Error, Result, bail, ensure};
+use canopy_ctl::client::Client;
+use canopy_ctl::failure::Failure;
 use serde_json::Value;
-use tokio::net::{UnixDatagram, UnixStream};
+use tokio::net::UnixDatagram;
 use tokio::process::{Child, Command};
+use tonic::codegen::http::Method;
 
 use crate::fleet::Fleet;
 
@@ -26,12 +24,11 @@ const POLL: Duration = Duration::from_millis(100);
 const POLL_GROUP: Duration = Duration::from_millis(1);
 
 /// A controller that is ready.
-#[derive(Debug)]
 pub(crate) struct Controller {
     program: PathBuf,
     directory: PathBuf,
     child: Child,
-    rest: SendRequest<Full<Bytes>>,
+    rest: Client,
 }
 
 impl Controller {
@@ -54,7 +51,7 @@ impl Controller {
             () = tokio::time::sleep(DEADLINE) => bail!("the controller is not ready"),
         };
         ensure!(&state[..octets] == b"READY=1\n", "the controller does not report READY=1");
-        let rest = connect(&directory.join("rest.sock")).await?;
+        let rest = Client::new(&unix("rest.sock"), None).map_err(why)?;
         Ok(Self { program: program.to_owned(), directory: directory.to_owned(), child, rest })
     }
 
@@ -91,21 +88,23 @@ impl Controller {
         Ok(format!("/proc/{}/{file}", self.child.id().context("the controller has ended")?))
     }
 
-    /// The answer to a request, which must have succeeded.
-    pub(crate) async fn rest(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
-        let octets = body.map(ToString::to_string).unwrap_or_default();
-        let request = Request::builder().method(method).uri(path).header(header::HOST, "controller");
-        let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::from(octets))?;
-        self.rest.ready().await?;
-        let answer = self.rest.send_request(request).await?;
-        let status = answer.status();
-        let octets = answer.into_body().collect().await?.to_bytes();
-        ensure!(status.is_success(), "{method} {path}: {status}: {}", String::from_utf8_lossy(&octets));
-        Ok(if octets.is_empty() { Value::Null } else { serde_json::from_slice(&octets)? })
+    /// The page at a path. As for each request of `canopyctl`, over a connection of its own.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value> {
+        self.rest.get(path, path).await.map_err(why)
+    }
+
+    /// What a request that creates something is answered.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        self.rest.post(path, path, body).await.map_err(why)
+    }
+
+    /// Declares a resource.
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<()> {
+        self.rest.change(path, Method::PUT, path, Some(body)).await.map_err(why)
     }
 
     /// Waits until each agent has connected so many times, and every node has confirmed what it is to have.
-    pub(crate) async fn synced(&mut self, fleet: &Fleet, connected: u64) -> Result<()> {
+    pub(crate) async fn synced(&self, fleet: &Fleet, connected: u64) -> Result<()> {
         let begun = Instant::now();
         while fleet.connected() < connected {
             ensure!(begun.elapsed() < DEADLINE, "an agent does not connect");
@@ -119,7 +118,7 @@ impl Controller {
     }
 
     /// Waits until every node of a group's tree has confirmed its program.
-    pub(crate) async fn programmed(&mut self, group: &str) -> Result<()> {
+    pub(crate) async fn programmed(&self, group: &str) -> Result<()> {
         let is_it = |condition: &Value| condition["type"] == "Programmed" && condition["status"] == "True";
         let path = format!("/api/v1/groups/{group}");
         self.until(&path, POLL_GROUP, |group| {
@@ -129,10 +128,10 @@ impl Controller {
     }
 
     /// Asks for a page until it is as wanted.
-    async fn until(&mut self, path: &str, poll: Duration, is_it: impl Fn(&Value) -> bool) -> Result<()> {
+    async fn until(&self, path: &str, poll: Duration, is_it: impl Fn(&Value) -> bool) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let page = self.rest("GET", path, None).await?;
+            let page = self.get(path).await?;
             if is_it(&page) {
                 return Ok(());
             }
@@ -144,9 +143,6 @@ impl Controller {
     }
 }
 
-async fn connect(socket: &Path) -> Result<SendRequest<Full<Bytes>>> {
-    let stream = UnixStream::connect(socket).await.context("connecting to the REST API")?;
-    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    Ok(sender)
+fn why(failure: Failure) -> Error {
+    Error::msg(failure.message)
 }

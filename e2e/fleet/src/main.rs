@@ -56,13 +56,13 @@ async fn measure(options: Options) -> Result<()> {
     let program = options.controller.clone().or_else(beside).context("no --controller")?;
     let directory = tempfile::tempdir()?;
     let fabric = Fabric::of(options.agents);
-    let mut controller = Controller::start(&program, directory.path()).await?;
+    let controller = Controller::start(&program, directory.path()).await?;
     println!("| what | measured | controller | to reach |\n| --- | --- | --- | --- |");
 
     let topology =
         json!({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": fabric.spec});
     let timed = Timed::begin(&controller)?;
-    controller.rest("PUT", "/api/v1/topology", Some(&topology)).await?;
+    controller.put("/api/v1/topology", &topology).await?;
     timed.row(
         &controller,
         &format!("a topology of {} nodes and {} hosts", fabric.nodes.len(), fabric.hosts.len()),
@@ -74,8 +74,8 @@ async fn measure(options: Options) -> Result<()> {
     let groups: Vec<Value> = (0..options.groups).map(|at| group(&name(at))).collect();
     let members: Vec<Vec<Value>> =
         (0..options.groups).map(|at| draw.members(&fabric, &name(at), options.receivers)).collect();
-    changed(&mut controller, "groups created", groups).await?;
-    changed(&mut controller, "members joined, no agent connected", members.concat()).await?;
+    changed(&controller, "groups created", groups).await?;
+    changed(&controller, "members joined, no agent connected", members.concat()).await?;
     println!("| memory | {} MB | | - |", controller.memory()?);
 
     let timed = Timed::begin(&controller)?;
@@ -91,18 +91,18 @@ async fn measure(options: Options) -> Result<()> {
     let what = format!("{} agents connect again, nothing has changed", fabric.nodes.len());
     timed.row(&controller, &what, &format!(", {}", megabytes(fleet.octets())), "10 MB for 10,000")?;
 
-    joins(&options, &fabric, &mut draw, &mut controller, &mut fleet).await?;
+    joins(&options, &fabric, &mut draw, &controller, &mut fleet).await?;
     let more: Vec<Value> = (0..options.groups).flat_map(|at| draw.receivers(&fabric, &name(at), 1)).take(SET).collect();
-    changed(&mut controller, "members joined, all agents connected", more).await?;
+    changed(&controller, "members joined, all agents connected", more).await?;
     let timed = Timed::begin(&controller)?;
     controller.synced(&fleet, 1).await?;
     timed.row(&controller, "after that, until all nodes are in sync", "", "-")?;
-    pages(&mut controller, &options).await?;
+    pages(&controller, &options).await?;
 
     let before = fleet.octets();
-    let (mut again, ready) = controller.restart().await?;
+    let (again, ready) = controller.restart().await?;
     let begun = Instant::now();
-    again.rest("GET", &format!("/api/v1/groups/{}", name(0)), None).await?;
+    again.get(&format!("/api/v1/groups/{}", name(0))).await?;
     let read = begun.elapsed();
     println!(
         "| killed and started: until ready, and the first read | {ready:.1?}, {read:.1?} | | 10 s for 1,000,000 groups |"
@@ -124,7 +124,7 @@ async fn joins(
     options: &Options,
     fabric: &Fabric,
     draw: &mut Draw,
-    controller: &mut Controller,
+    controller: &Controller,
     fleet: &mut Fleet,
 ) -> Result<()> {
     let (mut all, mut answers, mut nodes): (Vec<Duration>, Vec<Duration>, usize) = Default::default();
@@ -136,7 +136,7 @@ async fn joins(
             format!("/api/v1/groups/{group}/members/{}", member["metadata"]["name"].as_str().unwrap_or_default());
         fleet.arrivals();
         let begun = Instant::now();
-        controller.rest("PUT", &path, Some(member)).await?;
+        controller.put(&path, member).await?;
         answers.push(begun.elapsed());
         controller.programmed(&group).await?;
         let arrivals = fleet.arrivals();
@@ -154,7 +154,7 @@ async fn joins(
 }
 
 /// How long pages take.
-async fn pages(controller: &mut Controller, options: &Options) -> Result<()> {
+async fn pages(controller: &Controller, options: &Options) -> Result<()> {
     let group = name(options.groups / 2);
     let paths = [
         "/api/v1/status".to_owned(),
@@ -173,7 +173,7 @@ async fn pages(controller: &mut Controller, options: &Options) -> Result<()> {
         let mut all = Vec::new();
         for _ in 0..REQUESTS {
             let begun = Instant::now();
-            controller.rest("GET", &path, None).await?;
+            controller.get(&path).await?;
             all.push(begun.elapsed());
         }
         println!("| {path} | {} | | 100 ms at the 99th |", spread(&mut all));
@@ -182,17 +182,17 @@ async fn pages(controller: &mut Controller, options: &Options) -> Result<()> {
 }
 
 /// Applies resources by change sets, and prints how many are durable in a second.
-async fn changed(controller: &mut Controller, what: &str, items: Vec<Value>) -> Result<()> {
+async fn changed(controller: &Controller, what: &str, items: Vec<Value>) -> Result<()> {
     let timed = Timed::begin(controller)?;
     let begun = Instant::now();
     let mut taken = Duration::ZERO;
     for part in items.chunks(SET) {
         let sent = Instant::now();
-        let set = controller.rest("POST", "/api/v1/change-sets", Some(&json!({"items": part}))).await?;
+        let set = controller.post("/api/v1/change-sets", &json!({"items": part})).await?;
         let path = format!("/api/v1/change-sets/{}", set["id"].as_str().context("a change set without id")?);
         taken += sent.elapsed();
         loop {
-            let set = controller.rest("GET", &path, None).await?;
+            let set = controller.get(&path).await?;
             match set["phase"].as_str() {
                 Some("Applying") => tokio::time::sleep(Duration::from_millis(5)).await,
                 Some("Applied") => break,
