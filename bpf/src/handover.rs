@@ -191,7 +191,7 @@ impl Handover {
                 continue;
             }
             match map.map_type() {
-                MapType::Hash => {
+                MapType::Hash | MapType::LpmTrie => {
                     let pair = Pair::open(&name, &sides.0, &sides.1)?;
                     pair.converted(|key, value| pair.put(&key, &value[0]))?;
                 }

@@ -6,6 +6,8 @@ use libbpf_rs::MapType;
 use crate::error::{Context, Result};
 use crate::node;
 
+/// Header of a node of a trie (`struct lpm_trie_node`), of which an element takes two at most.
+const TRIE_NODE: u64 = 40;
 /// Header of an element of a hash map (`struct htab_elem`), and of one of its buckets.
 const ELEMENT: u64 = 48;
 const BUCKET: u64 = 16;
@@ -46,6 +48,7 @@ impl Definition {
             // An element has a pointer to the values.
             MapType::PercpuHash => of_hash(ELEMENT + key + 8 + value * cpus),
             MapType::PercpuArray => fixed(self.max * (8 + value * cpus)),
+            MapType::LpmTrie => MapMemory { empty: 0, full: self.max * 2 * (TRIE_NODE + key + value) },
             MapType::RingBuf => fixed(self.max + 3 * PAGE),
             _ => fixed((self.max * value).next_multiple_of(PAGE)),
         }

@@ -137,6 +137,10 @@ impl Node {
         own_addresses: plain(types::canopy_addr, u32),
         /// Links that path programs lead over, by uSID.
         path_links: plain(u32, types::canopy_path_link),
+        /// uNs where path programs of hosts end, by the prefix of the inner destination.
+        path_ends: plain(types::canopy_prefix, u32),
+        /// uNs that path programs of hosts may have, under [`NODE`].
+        path_nodes: plain(u32, types::canopy_uns),
         /// Packets to path SIDs that were not dropped, by port and action.
         path_packets: percpu(types::canopy_path_key, u64),
         /// Groups by their identifiers.

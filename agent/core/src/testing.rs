@@ -37,6 +37,7 @@ pub(crate) fn base(ports: Vec<Port>) -> NodeBase {
         addressing: AddressPlan::default(),
         hmac: None,
         path_links: vec![],
+        host_programs: None,
     }
 }
 

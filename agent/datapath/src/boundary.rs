@@ -8,7 +8,7 @@ use canopy_agent_core::net::{Interface, NetCommand, NetState};
 use canopy_agent_core::rules::Rule;
 use canopy_bpf::Result;
 use canopy_bpf::node::{NODE, Node, types};
-use canopy_model::node_spec::NodeBase;
+use canopy_model::node_spec::{NodeBase, Port};
 
 use crate::observe::is;
 use crate::{render, rules};
@@ -21,7 +21,8 @@ pub(crate) fn configure(bpf: &Node, base: &NodeBase, interfaces: &BTreeMap<Strin
     if !is(held.as_ref(), Some(&node)) {
         bpf.node().put(&NODE, &node)?;
     }
-    let ports = base.ports.iter().filter_map(|p| Some((interfaces.get(&p.name)?.index, render::port(p))));
+    let may_send = |p: &Port| base.host_programs.as_ref().is_some_and(|programs| programs.ports.contains(&p.index));
+    let ports = base.ports.iter().filter_map(|p| Some((interfaces.get(&p.name)?.index, render::port(p, may_send(p)))));
     let wanted: BTreeMap<u32, types::canopy_port> = ports.collect();
     let held: BTreeMap<u32, _> = bpf.ports().entries()?.into_iter().collect();
     for ifindex in held.keys().filter(|i| !wanted.contains_key(i)) {

@@ -17,6 +17,7 @@ use canopy_bpf::handover::Handover;
 use canopy_bpf::node::{Loaded, Node, types};
 use canopy_bpf::{Context, Result, chain};
 use canopy_model::capture::CaptureOrder;
+use canopy_model::host_programs::HostPrograms;
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{NodeBase, NodeSpec};
 use canopy_model::status::{ItemError, ItemKind};
@@ -68,6 +69,8 @@ pub struct LinuxDatapath {
     hops: Hops,
     /// `None` if the network may not be as the last spec wants it.
     settled: Option<Settled>,
+    /// What programs of hosts may be, as it was last written; `None` if it may be another.
+    permitted: Option<Option<HostPrograms>>,
     flows: GroupFlows,
     /// Flows of groups that have no place in the table of announced ones.
     unannounced: usize,
@@ -144,6 +147,7 @@ impl LinuxDatapath {
             groups,
             hops,
             settled: None,
+            permitted: None,
             flows,
             unannounced: 0,
             egress,
@@ -360,7 +364,7 @@ impl LinuxDatapath {
             |settled: &Settled| scope == Scope::Spec && !other_hops && settled.base == without_thresholds(&spec.base);
         let (settled, mut errors) = match self.settled.take().filter(is_wanted) {
             Some(settled) => (settled, Vec::new()),
-            None => self.reconcile_network(spec).await?,
+            None => self.reconcile_network(spec, scope).await?,
         };
         let is_settled = errors.is_empty();
         errors.extend(self.reconcile_groups(spec, &settled.interfaces, scope).await?);
@@ -370,7 +374,7 @@ impl LinuxDatapath {
     }
 
     /// Interfaces with their programs, addresses, routes and neighbours, and what else follows from them.
-    async fn reconcile_network(&mut self, spec: &NodeSpec) -> Result<(Settled, Vec<ItemError>)> {
+    async fn reconcile_network(&mut self, spec: &NodeSpec, scope: Scope) -> Result<(Settled, Vec<ItemError>)> {
         if self.handover.is_some() {
             // The programs that take over must find the groups as they are now. The audit that follows reports what is wrong with them.
             let interfaces = self.netlink.interfaces().await?;
@@ -383,11 +387,17 @@ impl LinuxDatapath {
         // Before the program is attached: without an entry every interface is outside.
         boundary::configure(&self.bpf, &spec.base, &interfaces)?;
         let path_links = paths::configure(&self.bpf, &spec.base, &interfaces);
+        let programs = self.permit_programs(&spec.base, scope);
         self.names = interfaces.iter().map(|(name, i)| (i.index, name.clone())).collect();
         let mut errors = self.network(spec, &interfaces).await?;
-        if let Err(e) = path_links {
-            let name = "path links".to_string();
-            errors.push(ItemError { kind: ItemKind::Program, name, group: None, detail: chain(&e) });
+        for (name, done) in [("path links", path_links), ("path programs of hosts", programs)] {
+            let error = done.err().map(|e| chain(&e));
+            errors.extend(error.map(|detail| ItemError {
+                kind: ItemKind::Program,
+                name: name.into(),
+                group: None,
+                detail,
+            }));
         }
         if let Some(handover) = self.handover.take_if(|_| errors.iter().all(|e| e.kind != ItemKind::Program)) {
             handover.finish()?;
@@ -397,6 +407,17 @@ impl LinuxDatapath {
         // They may have changed meanwhile.
         let interfaces = self.netlink.interfaces().await?;
         Ok((Settled { base: without_thresholds(&spec.base), interfaces }, errors))
+    }
+
+    /// What programs of hosts may be does not change with links: it is read and compared when it changes, and in an audit.
+    fn permit_programs(&mut self, base: &NodeBase, scope: Scope) -> Result<()> {
+        if scope != Scope::All && self.permitted.as_ref().is_some_and(|permitted| *permitted == base.host_programs) {
+            return Ok(());
+        }
+        self.permitted = None;
+        paths::permit(&self.bpf, base.host_programs.as_ref())?;
+        self.permitted = Some(base.host_programs.clone());
+        Ok(())
     }
 
     async fn reconcile_groups(

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use canopy_agent_core::PathPackets;
 use canopy_agent_core::net::Interface;
 use canopy_bpf::node::types::{canopy_path_action as Action, canopy_port_kind as PortKind};
-use canopy_bpf::node::{Node, types};
-use canopy_bpf::{Context, Result};
+use canopy_bpf::node::{NODE, Node, types};
+use canopy_bpf::{Context, Map, Plain, Result, bytes};
+use canopy_model::host_programs::HostPrograms;
 use canopy_model::node_spec::{NodeBase, Peer};
 use canopy_model::usid::Usid;
 
@@ -36,20 +37,9 @@ fn wanted(base: &NodeBase, interfaces: &BTreeMap<String, Interface>) -> Links {
     links
 }
 
-/// Writes the links that path programs lead over, and reads them back. Entries that are as wanted stay; counters go with their interface.
+/// Writes the links that path programs lead over. Entries that are as wanted stay; counters go with their interface.
 pub(crate) fn configure(bpf: &Node, base: &NodeBase, interfaces: &BTreeMap<String, Interface>) -> Result<()> {
-    let (wanted, held) = (wanted(base, interfaces), held(bpf)?);
-    if !same(&held, &wanted) {
-        for usid in held.keys().filter(|usid| !wanted.contains_key(usid)) {
-            bpf.path_links().delete(usid)?;
-        }
-        for (usid, link) in wanted.iter().filter(|(usid, link)| !is(held.get(usid), Some(*link))) {
-            bpf.path_links().put(usid, link)?;
-        }
-        if !same(&self::held(bpf)?, &wanted) {
-            return Err("it has other entries than were written").context("reading back map path_links");
-        }
-    }
+    write(&bpf.path_links(), wanted(base, interfaces))?;
     let is_there = |ifindex: u32| interfaces.values().any(|i| i.index == ifindex);
     for key in bpf.path_packets().keys().iter().filter(|key| !is_there(key.ifindex)) {
         bpf.path_packets().delete(key)?;
@@ -57,12 +47,63 @@ pub(crate) fn configure(bpf: &Node, base: &NodeBase, interfaces: &BTreeMap<Strin
     Ok(())
 }
 
-fn held(bpf: &Node) -> Result<Links> {
-    Ok(bpf.path_links().entries()?.into_iter().collect())
+/// Writes what programs of the node's own hosts may be.
+pub(crate) fn permit(bpf: &Node, programs: Option<&HostPrograms>) -> Result<()> {
+    write(&bpf.path_ends(), programs.into_iter().flat_map(ends))?;
+    write(&bpf.path_nodes(), [(NODE, nodes(programs))])
 }
 
-fn same(held: &Links, wanted: &Links) -> bool {
-    held.len() == wanted.len() && wanted.iter().all(|(usid, link)| is(held.get(usid), Some(link)))
+/// The uN at which programs of hosts to each prefix end.
+fn ends(programs: &HostPrograms) -> impl Iterator<Item = (types::canopy_prefix, u32)> {
+    programs.ends.iter().map(|(prefix, un)| {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = prefix.network().octets();
+        let words = [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]];
+        let length = prefix.prefix_len().into();
+        (types::canopy_prefix { length, address: words.map(u32::from_ne_bytes) }, un.get().into())
+    })
+}
+
+/// The uNs that programs of hosts may have.
+fn nodes(programs: Option<&HostPrograms>) -> types::canopy_uns {
+    let mut uns = types::canopy_uns::default();
+    let bits = programs.map_or(&[][..], |programs| programs.nodes.bits());
+    for (word, octets) in uns.word.iter_mut().zip(bits.chunks(8)) {
+        *word = octets.iter().rev().fold(0, |word, octet| word << 8 | u64::from(*octet));
+    }
+    uns
+}
+
+/// Makes the map what is wanted, and reads it back. New entries come first: of prefixes, one that others take the place of has its node
+/// until these are there.
+fn write<K: Plain, V: Plain>(map: &Map<'_, K, V>, wanted: impl IntoIterator<Item = (K, V)>) -> Result<()> {
+    let wanted = Entries::of(wanted);
+    let held = Entries::of(map.entries()?);
+    let gone = held.0.iter().filter(|(key, _)| !wanted.0.contains_key(*key));
+    let other = wanted.0.iter().filter(|(key, (_, value))| !held.has(key, value));
+    let (gone, other): (Vec<_>, Vec<_>) = (gone.collect(), other.collect());
+    if gone.is_empty() && other.is_empty() {
+        return Ok(());
+    }
+    other.iter().try_for_each(|(_, (key, value))| map.put(key, value))?;
+    gone.iter().try_for_each(|(_, (key, _))| map.delete(key))?;
+    let held = Entries::of(map.entries()?);
+    if held.0.len() == wanted.0.len() && wanted.0.iter().all(|(key, (_, value))| held.has(key, value)) {
+        return Ok(());
+    }
+    Err("it has other entries than were written").with_context(|| format!("reading back map {}", map.name()))
+}
+
+/// Entries of a map by the octets of their keys.
+struct Entries<K, V>(BTreeMap<Vec<u8>, (K, V)>);
+
+impl<K: Plain, V: Plain> Entries<K, V> {
+    fn of(entries: impl IntoIterator<Item = (K, V)>) -> Self {
+        Self(entries.into_iter().map(|(key, value)| (bytes(&key).to_vec(), (key, value))).collect())
+    }
+
+    fn has(&self, key: &[u8], value: &V) -> bool {
+        is(self.0.get(key).map(|(_, value)| value), Some(value))
+    }
 }
 
 /// What passed by path SIDs, by the name of the port on which it arrived.

@@ -89,6 +89,8 @@ pub(crate) fn node(base: &NodeBase, warm: u32) -> types::canopy_node {
     types::canopy_node {
         warm,
         usid: base.node_id.get().into(),
+        program_nodes: base.host_programs.as_ref().map_or(0, |programs| programs.most_nodes.into()),
+        pad: 0,
         address: base.node_address.into(),
         end_mt: base.end_mt.into(),
         replicate_hi: replicate_hi(base.end_mt),
@@ -99,13 +101,13 @@ pub(crate) fn node(base: &NodeBase, warm: u32) -> types::canopy_node {
     }
 }
 
-/// A port's entry.
-pub(crate) fn port(port: &Port) -> types::canopy_port {
+/// A port's entry. `programs`: its host may send path programs.
+pub(crate) fn port(port: &Port, programs: bool) -> types::canopy_port {
     match &port.peer {
         Peer::Node { .. } => types::canopy_port { kind: PortKind::PORT_FABRIC.0, ..types::canopy_port::default() },
         Peer::Host { prefix, gateway, .. } => types::canopy_port {
             kind: PortKind::PORT_EDGE.0,
-            pad: 0,
+            programs: programs.into(),
             host: net(*prefix),
             link_local: port.link_local.into(),
             gateway: (*gateway).into(),

@@ -325,6 +325,8 @@ fn reason_name(reason: u32) -> String {
         D::DROP_PATH_END => "path_end",
         D::DROP_PATH_INNER => "path_inner",
         D::DROP_PATH_MTU => "path_mtu",
+        D::DROP_EDGE_PROGRAM => "edge_program",
+        D::DROP_EDGE_PROGRAM_END => "edge_program_end",
         D::DROP_FLOW_UNCOUNTED => "flow_uncounted",
         D(other) => return format!("reason_{other}"),
     };

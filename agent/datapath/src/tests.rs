@@ -32,6 +32,7 @@ mod forwarding;
 mod frames;
 mod handover;
 mod hmac;
+mod host_programs;
 mod icmp_errors;
 mod kernel_hmac;
 mod late;

@@ -45,6 +45,7 @@
 #define SRH_TYPE 4
 /* Decisions 5.3: uNs are below, uAs begin behind it. */
 #define USID_BEFORE_UA 0xE000
+#define USID_LAST_UA 0xEFFF
 #define TLV_PAD1 0
 #define TLV_HMAC 5
 #define TLV_END_MT 124

@@ -21,6 +21,7 @@
 /* The header behind the extension headers of a packet. */
 struct upper {
 	__u32 off;			/* from the network header on */
+	__u32 end;			/* of the packet, likewise */
 	__u32 protocol;
 	bool fragment;			/* it is in the first fragment.. */
 	bool missing;			/* ..or not in this one */
@@ -40,16 +41,16 @@ struct quoted {
 };
 
 /*
- * Walks the chain of extension headers, which ends within the packet's own length: what is behind it, another part of a fragmented
- * packet may contradict. Returns 0 or a drop reason.
+ * Walks the chain of extension headers of the packet `at` octets behind the network header, which ends within the packet's own length: what
+ * is behind it, another part of a fragmented packet may contradict. Returns 0 or a drop reason.
  */
-static __always_inline __u32 find_upper(canopy_ctx *ctx, const struct ip6 *ip6, struct upper *u)
+static __always_inline __u32 find_upper(canopy_ctx *ctx, const struct ip6 *ip6, __u32 at, struct upper *u)
 {
-	__u32 end = IP6_LEN + bpf_ntohs(ip6->payload_len);
+	__u32 first = at + IP6_LEN, len;
 	struct extension x;
-	__u32 len;
 
-	u->off = IP6_LEN;
+	u->off = first;
+	u->end = first + bpf_ntohs(ip6->payload_len);
 	u->protocol = ip6->nexthdr;
 	for (int i = 0; i <= MAX_CHAIN_HEADERS; i++) {
 		switch (u->protocol) {
@@ -77,7 +78,7 @@ static __always_inline __u32 find_upper(canopy_ctx *ctx, const struct ip6 *ip6, 
 		}
 		u->off += len;
 		u->protocol = x.nexthdr;
-		if (u->off > IP6_LEN + MAX_CHAIN_OCTETS || u->off > end)
+		if (u->off > first + MAX_CHAIN_OCTETS || u->off > u->end)
 			return DROP_EDGE_HEADERS;
 		if (u->missing)
 			return 0;
@@ -126,33 +127,32 @@ static __always_inline __u32 admit_discovery(canopy_ctx *ctx, const struct canop
 }
 
 /* The ICMPv6 type at `u`; -1 if the packet ends before it. */
-static __always_inline int read_icmpv6_type(canopy_ctx *ctx, const struct ip6 *ip6, const struct upper *u)
+static __always_inline int read_icmpv6_type(canopy_ctx *ctx, const struct upper *u)
 {
 	__u8 type;
 
-	if (u->off >= IP6_LEN + bpf_ntohs(ip6->payload_len) || ctx_load_network(ctx, u->off, &type, sizeof(type)))
+	if (u->off >= u->end || ctx_load_network(ctx, u->off, &type, sizeof(type)))
 		return -1;
 	return type;
 }
 
 /* Reads the addresses of the packet that the ICMPv6 error at `u` is about. False if they are not in this packet. */
-static __always_inline bool read_quoted(canopy_ctx *ctx, const struct ip6 *ip6, const struct upper *u, struct quoted *q)
+static __always_inline bool read_quoted(canopy_ctx *ctx, const struct upper *u, struct quoted *q)
 {
 	__u32 off = u->off + ICMPV6_QUOTED + offsetof(struct ip6, src);
 
-	return off + sizeof(*q) <= IP6_LEN + bpf_ntohs(ip6->payload_len) && !ctx_load_network(ctx, off, q, sizeof(*q));
+	return off + sizeof(*q) <= u->end && !ctx_load_network(ctx, off, q, sizeof(*q));
 }
 
 /*
  * Whether an ICMPv6 error of a host is about a packet to that host. The kernel believes errors about any destination: one about the
  * path to another would make the node take that path's MTU for as small as the host likes.
  */
-static __always_inline bool is_hosts_error(canopy_ctx *ctx, const struct canopy_port *p, const struct ip6 *ip6,
-					   const struct upper *u)
+static __always_inline bool is_hosts_error(canopy_ctx *ctx, const struct canopy_port *p, const struct upper *u)
 {
 	struct quoted q = {};
 
-	return !u->fragment && read_quoted(ctx, ip6, u, &q) && addr_in(&q.dst, &p->host);
+	return !u->fragment && read_quoted(ctx, u, &q) && addr_in(&q.dst, &p->host);
 }
 
 /* Whether `map` has the address: from the stack, where a key may be on every kernel. */
@@ -163,11 +163,18 @@ static __always_inline bool has_address(void *map, const struct canopy_addr *a)
 	return bpf_map_lookup_elem(map, &key);
 }
 
+/* Whether the host on the port may send from an address to others. */
+static __always_inline bool may_send_from(const struct canopy_port *p, const struct canopy_addr *a)
+{
+	return addr_in(a, &p->host) && !is_nodes_own(p, a) && !has_address(&own_addresses, a);
+}
+
 /*
- * Checks an IPv6 packet from a host. Returns 0 or a drop reason. A global function: the verifier checks it once, and not at every
- * call.
+ * Checks an IPv6 packet from a host, which is `at` octets behind the network header: in a path program it is the inner one. Returns 0 or a
+ * drop reason. A global function: the verifier checks it once, and not at every call.
  */
-__noinline __u32 canopy_admit(struct __sk_buff *ctx, const struct canopy_node *n, const struct canopy_port *p, const struct ip6 *ip6)
+__noinline __u32 canopy_admit(struct __sk_buff *ctx, const struct canopy_node *n, const struct canopy_port *p, const struct ip6 *ip6,
+			      __u32 at)
 {
 	struct upper u = {};
 	__be16 dport = 0;
@@ -178,17 +185,17 @@ __noinline __u32 canopy_admit(struct __sk_buff *ctx, const struct canopy_node *n
 		return DROP_EDGE_FRAME;
 	if (bpf_ntohl(ip6->vtf) >> 28 != 6)
 		return DROP_EDGE_FRAME;
-	drop = find_upper(ctx, ip6, &u);
+	drop = find_upper(ctx, ip6, at, &u);
 	if (drop)
 		return drop;
 	if (u.protocol == NEXTHDR_ICMPV6 && !u.missing) {
-		type = read_icmpv6_type(ctx, ip6, &u);
+		type = read_icmpv6_type(ctx, &u);
 		if (type < 0)
 			return DROP_EDGE_HEADERS;
 		if (type >= ICMPV6_ROUTER_SOLICIT && type <= ICMPV6_REDIRECT)
 			return admit_discovery(ctx, p, ip6, &u, type);
 	}
-	if (!addr_in(&ip6->src, &p->host) || is_nodes_own(p, &ip6->src) || has_address(&own_addresses, &ip6->src))
+	if (!may_send_from(p, &ip6->src))
 		return addr_is_link_local(&ip6->src) || !(ip6->src.hi | ip6->src.lo) ? DROP_EDGE_LINK_LOCAL : DROP_EDGE_SOURCE;
 	if (addr_in(&ip6->dst, &n->block))
 		return DROP_EDGE_SID;
@@ -199,10 +206,10 @@ __noinline __u32 canopy_admit(struct __sk_buff *ctx, const struct canopy_node *n
 	if (!addr_in(&ip6->dst, &n->proxies)) {
 		if (has_address(&own_addresses, &ip6->dst))
 			return DROP_EDGE_OWN_ADDRESS;
-		return type < ICMPV6_INFORMATIONAL && !is_hosts_error(ctx, p, ip6, &u) ? DROP_EDGE_ICMP_ERROR : 0;
+		return type < ICMPV6_INFORMATIONAL && !is_hosts_error(ctx, p, &u) ? DROP_EDGE_ICMP_ERROR : 0;
 	}
 	/* The roles expect UDP behind IPv6; and a group that has another node, or no node, is none of this host's. */
-	if (ip6->nexthdr != NEXTHDR_UDP || ctx_read(ctx, ETH_LEN + IP6_LEN + 2, &dport) || dport != bpf_htons(ROCE_PORT) ||
+	if (at || ip6->nexthdr != NEXTHDR_UDP || ctx_read(ctx, ETH_LEN + IP6_LEN + 2, &dport) || dport != bpf_htons(ROCE_PORT) ||
 	    !has_address(&proxies, &ip6->dst))
 		return DROP_EDGE_PROXY;
 	return 0;
@@ -226,12 +233,12 @@ __noinline int canopy_concerns_domain(struct __sk_buff *ctx, const struct canopy
 		return true;
 	if (is_in_domain(n, &ip6->dst))
 		return true;
-	if (find_upper(ctx, ip6, &u) || u.protocol != NEXTHDR_ICMPV6 || u.missing ||
-	    read_icmpv6_type(ctx, ip6, &u) >= ICMPV6_INFORMATIONAL)
+	if (find_upper(ctx, ip6, 0, &u) || u.protocol != NEXTHDR_ICMPV6 || u.missing ||
+	    read_icmpv6_type(ctx, &u) >= ICMPV6_INFORMATIONAL)
 		return false;
 	if (u.fragment)
 		return true;
-	if (!read_quoted(ctx, ip6, &u, &q))
+	if (!read_quoted(ctx, &u, &q))
 		return false;
 	return is_in_domain(n, &q.src) || is_in_domain(n, &q.dst) || leads_through_port(ctx, &q.dst);
 }

@@ -13,7 +13,7 @@
 #ifndef CANOPY_DISPATCH_H
 #define CANOPY_DISPATCH_H
 
-#include "boundary.h"
+#include "program.h"
 #include "roles.h"
 
 /* Continues with the role, on one packet and not on a buffer of several. `group_id` is 0 where only the role finds the group. */
@@ -25,6 +25,15 @@ static __always_inline int enter_once(canopy_ctx *ctx, enum canopy_role role, __
 static __always_inline int enter_by(canopy_ctx *ctx, enum canopy_role role, const __u32 *group_id)
 {
 	return group_id ? enter_once(ctx, role, *group_id) : count_drop(0, DROP_GROUP_UNKNOWN);
+}
+
+/* Whether programs come from this address: a node's, or where hosts may send them, one that a host can have: its edge has checked them. */
+static __always_inline bool sends_programs(const struct canopy_node *n, const struct canopy_addr *src)
+{
+	if (addr_in(src, &n->nodes))
+		return true;
+	return n->program_nodes && !is_in_domain(n, src) && !addr_is_link_local(src) && !addr_is_multicast(src) &&
+	       (src->hi | src->lo) && !has_address(&own_addresses, src);
 }
 
 /* An IPv6 packet that passed the boundary. */
@@ -47,7 +56,8 @@ static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n,
 		return enter_once(ctx, ROLE_END_MT, 0);
 	/* The kernel has routes to other nodes' SIDs, which a path program must not take: none of these packets is left to it. */
 	if (addr_in(&ip6->dst, &n->block))
-		return addr_in(&ip6->src, &n->nodes) ? enter_once(ctx, ROLE_PATH, 0) : count_port_drop(ctx_port(ctx), DROP_FABRIC_SOURCE);
+		return sends_programs(n, &ip6->src) ? enter_once(ctx, ROLE_PATH, 0) :
+						      count_port_drop(ctx_port(ctx), DROP_FABRIC_SOURCE);
 	if (ip6->nexthdr != NEXTHDR_UDP || ctx_read(ctx, ETH_LEN + IP6_LEN + 2, &dport) || dport != bpf_htons(ROCE_PORT))
 		return ctx_pass_to_fabric(ctx);
 	if (addr_eq(&ip6->dst, &n->address)) {
@@ -90,7 +100,8 @@ int canopy_dispatch(struct __sk_buff *skb)
 	if (port->kind == PORT_EDGE) {
 		if (!plain || !ctx_untag(skb))
 			return count_port_drop(ifindex, DROP_EDGE_FRAME);
-		drop = canopy_admit(skb, n, port, &ip6);
+		drop = port->programs && addr_in(&ip6.dst, &n->block) ? canopy_admit_program(skb, n, port, &ip6) :
+									canopy_admit(skb, n, port, &ip6, 0);
 		if (drop)
 			return count_port_drop(ifindex, drop);
 	} else if (!plain || ctx_in_vlan(skb) || !ctx_untag(skb)) {

@@ -17,6 +17,8 @@
 #define MAX_OWN 16384
 /* uAs of a node, and as many uNs. */
 #define MAX_PATH_LINKS 8192
+/* Prefixes of hosts, and room for new ones beside those that they take the place of. */
+#define MAX_PATH_ENDS (131072 + 4096)
 /* MAXMIFS of the kernel. */
 #define MAX_MIFS 32
 /* Interfaces with a lower index are counted in an array, whose lookup costs no call; the others in a hash map. */
@@ -72,6 +74,10 @@ PINNED(own_addresses, HASH, LAZY, struct canopy_addr, __u32, MAX_OWN);
 
 /* Links that path programs lead over, by uSID. */
 PINNED(path_links, HASH, LAZY, __u32, struct canopy_path_link, MAX_PATH_LINKS);
+/* Prefixes of hosts: the uN of the node that each is behind. Empty where no host of this node may send path programs. */
+PINNED(path_ends, LPM_TRIE, LAZY, struct canopy_prefix, __u32, MAX_PATH_ENDS);
+/* uNs that path programs of hosts may have. */
+PINNED(path_nodes, ARRAY, 0, __u32, struct canopy_uns, 1);
 PINNED(path_packets, PERCPU_HASH, LAZY, struct canopy_path_key, __u64, MAX_PORTS * 2);
 
 /* State of the groups. */

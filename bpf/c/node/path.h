@@ -191,7 +191,7 @@ __noinline __u32 canopy_admit_inner(struct __sk_buff *ctx, const struct canopy_n
 	if (is_in_domain(n, &ip6->src) || is_in_domain(n, &ip6->dst) || addr_is_link_local(&ip6->src) ||
 	    addr_is_link_local(&ip6->dst) || addr_is_multicast(&ip6->dst) || has_address(&own_addresses, &ip6->dst))
 		return DROP_PATH_INNER;
-	return find_upper(ctx, ip6, &u) ? DROP_PATH_INNER : 0;
+	return find_upper(ctx, ip6, 0, &u) ? DROP_PATH_INNER : 0;
 }
 
 /* USD: removes the outer headers. `inner` is then the packet's first header, with the congestion mark. Returns 0 or a drop reason. */

@@ -27,6 +27,8 @@
 #define CANOPY_HMAC_KEYS 2
 /* 64-bit words of an HMAC. */
 #define CANOPY_HMAC_WORDS 4
+/* A bit for each value that 16 bits have: any of them is within the set. */
+#define CANOPY_UN_WORDS 1024
 /* Unwrapped PSNs and MSNs start at 2^24, so that subtractions do not underflow. */
 #define CANOPY_PSN_TURN (1ULL << 24)
 
@@ -69,12 +71,12 @@ enum canopy_drop {
 	DROP_EDGE_SOURCE = 34,		/* edge port: source address outside the host's prefix */
 	DROP_EDGE_LINK_LOCAL = 35,	/* edge port: link-local or unspecified source, or multicast, that is not neighbour discovery */
 	DROP_EDGE_NEIGHBOUR = 36,	/* edge port: neighbour discovery that a host has no right to send */
-	DROP_EDGE_SID = 37,		/* edge port: to the SRv6 block */
+	DROP_EDGE_SID = 37,		/* edge port: to the SRv6 block, from a host that may not send path programs */
 	DROP_EDGE_NODE = 38,		/* edge port: to the node prefix */
 	DROP_EDGE_PROXY = 39,		/* edge port: to the Proxy prefix, but not a plain RoCEv2 packet, or to no group of this node */
 	DROP_EDGE_TUNNEL = 40,		/* edge port: Routing header, or IP in IPv6 */
 	DROP_EDGE_HEADERS = 41,		/* edge port: more than 4 extension headers or 256 octets of them, or truncated ones */
-	DROP_FABRIC_SOURCE = 42,	/* to a SID from an address that is not a node's, or not the headend's of the group */
+	DROP_FABRIC_SOURCE = 42,	/* to a SID from an address that is not a node's, nor a host's where hosts may send path programs, or not the headend's of the group */
 	DROP_OUTSIDE = 43,		/* interface outside the topology: to a prefix of the domain, an error about one of its packets, or with nested VLAN tags of VID 0 */
 	DROP_PSN_FLIGHT = 44,		/* headend: first PSN not within the source's flight of the start PSN, or a later one beyond it */
 	DROP_EVENT_LOST = 45,		/* no packet: an event of the group or port for which its ring buffer had no room */
@@ -94,6 +96,8 @@ enum canopy_drop {
 	DROP_PATH_INNER = 60,		/* the packet behind a path program is from or to a prefix of the domain, the node itself or a link, or encapsulated again */
 	DROP_PATH_MTU = 61,		/* does not fit the link that the next uSID names */
 	DROP_FLOW_UNCOUNTED = 62,	/* no packet: one of a flow that the port does not count, because the table of announced flows is full */
+	DROP_EDGE_PROGRAM = 63,		/* edge port: a path program of another form than hosts may send, or with something else than IPv6 in it */
+	DROP_EDGE_PROGRAM_END = 64,	/* edge port: a path program that does not end at the node that the inner destination is behind */
 	DROP_REASONS
 };
 
@@ -106,7 +110,7 @@ enum canopy_port_kind {
 /* A port of the topology. */
 struct canopy_port {
 	__u32 kind;			/* PORT_ */
-	__u32 pad;
+	__u32 programs;			/* edge: the host may send path programs */
 	struct canopy_net host;		/* edge: the host's prefix */
 	struct canopy_addr link_local;	/* edge: the node's own address on the port.. */
 	struct canopy_addr gateway;	/* ..and the one that it answers for */
@@ -141,6 +145,19 @@ struct canopy_node {
 	struct canopy_net multicast;	/* groups that nodes forward as native IPv6 multicast */
 	__u32 warm;			/* every group of a spec was applied since these maps exist; before that, the state of any may be lost */
 	__u32 usid;			/* uN: its 16 bits in an address */
+	__u32 program_nodes;		/* uNs of a path program of a host, at most; 0 = no host of the domain may send any */
+	__u32 pad;
+};
+
+/* A set of uNs. */
+struct canopy_uns {
+	__u64 word[CANOPY_UN_WORDS];	/* bit N % 64 of word N / 64: the uN N */
+};
+
+/* A prefix, as a key of a trie. */
+struct canopy_prefix {
+	__u32 length;
+	__u32 address[4];		/* in wire order */
 };
 
 /* A link that path programs lead over: by the uA of its port, and by the uN of the node behind it if no other link leads there. */

@@ -32,7 +32,10 @@ pub struct Paths {
     pub method: PathMethod,
     /// How many paths there are; of more than 256, 256 are listed that are spread evenly over all.
     pub total: u64,
-    /// Whether every node that one of the paths leads over has reported that it forwards by path SIDs. No source sends path programs yet.
+    /// Whether `from` may send path programs: `pathPrograms` of the host in the topology.
+    #[serde(default)]
+    pub permitted: bool,
+    /// Whether every node that one of the paths leads over has reported that it forwards path programs of hosts.
     pub forwarded: bool,
     /// The paths of this page.
     pub items: Vec<PathItem>,
@@ -58,6 +61,9 @@ pub struct PathItem {
     pub mtu: u32,
     /// What the path does not share with any path before it; `null`: it is the first one.
     pub disjoint: Option<PathDisjoint>,
+    /// Why the edge of `from` refuses this program, also of a host that may send programs; `null`: it does not.
+    #[serde(default)]
+    pub refused: Option<String>,
     /// No link of it is out of service, dead or lossy.
     pub sound: bool,
     /// The links in order, those of the hosts with them.
@@ -137,7 +143,8 @@ impl Paths {
         };
         let items = of.list.into_iter().skip(after).take(limit).map(Into::into).collect();
         let (api_version, kind, metadata) = (ApiVersion, Kind::Paths, ListMetadata::default());
-        (Self { api_version, kind, metadata, from, to, method, total: of.total, forwarded: of.forwarded, items }, next)
+        let (total, permitted, forwarded) = (of.total, of.permitted, of.forwarded);
+        (Self { api_version, kind, metadata, from, to, method, total, permitted, forwarded, items }, next)
     }
 }
 
@@ -145,7 +152,8 @@ impl From<path::PathView> for PathItem {
     fn from(view: path::PathView) -> Self {
         let sound = view.is_sound();
         let overhead = view.header.overhead().get();
-        let path::PathView { header, program, links, mtu, disjoint } = view;
+        let path::PathView { header, program, links, mtu, disjoint, refused } = view;
+        let refused = refused.map(|why| why.to_string());
         let disjoint = disjoint.map(|class| match class {
             path::Disjoint::Plane => PathDisjoint::Plane,
             path::Disjoint::Node => PathDisjoint::Node,
@@ -158,7 +166,7 @@ impl From<path::PathView> for PathItem {
         };
         let path::Header { destination, segments, segments_left } = header;
         let links = links.into_iter().map(link).collect();
-        Self { program, destination, segments, segments_left, overhead, mtu, disjoint, sound, links }
+        Self { program, destination, segments, segments_left, overhead, mtu, disjoint, refused, sound, links }
     }
 }
 

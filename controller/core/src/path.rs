@@ -3,6 +3,7 @@
 
 use std::net::Ipv6Addr;
 
+pub use canopy_paths::host::Refused;
 pub use canopy_paths::pair::{Disjoint, Method};
 pub use canopy_paths::path::Style;
 pub use canopy_paths::program::Header;
@@ -16,7 +17,9 @@ pub struct PathsView {
     pub total: u64,
     /// How they were found.
     pub method: Method,
-    /// Every node that one of them leads over has reported that it forwards by path SIDs.
+    /// The source may send path programs.
+    pub permitted: bool,
+    /// Every node that one of them leads over has reported that it forwards path programs of hosts.
     pub forwarded: bool,
 }
 
@@ -33,6 +36,8 @@ pub struct PathView {
     pub mtu: u32,
     /// What it does not share with any path before it; `None`: the first one.
     pub disjoint: Option<Disjoint>,
+    /// Why the edge of the source refuses the program of a host; `None`: it lets it in, if the host may send programs.
+    pub refused: Option<Refused>,
 }
 
 impl PathView {

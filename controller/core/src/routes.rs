@@ -10,9 +10,11 @@
 //! Path programs follow no route. The links that they lead over are those of the topology, whether or not they are in service: what a
 //! uSID means does not change with a fault.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_model::addressing::AddressPlan;
+use canopy_model::host_programs::HostPrograms;
+use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port};
 use canopy_model::routes::{FirstHop, Routes};
 use canopy_model::srh_hmac::SrhHmac;
@@ -34,7 +36,15 @@ pub(crate) fn node_base(network: &Network, plan: &AddressPlan, hmac: Option<&Srh
         addressing: plan.clone(),
         hmac: hmac.cloned(),
         path_links: path_links(network, node),
+        host_programs: network.host_programs().map(|all| host_programs(network, all, node)),
     }
+}
+
+/// Which ports of `node` have a host that may send path programs, and, if one has, what these may be.
+fn host_programs(network: &Network, all: &HostPrograms, node: NodeIx) -> HostPrograms {
+    let may = |p: &&PortInfo| matches!(p.far, Far::Host(host) if network.spec.hosts[host].path_programs);
+    let ports: BTreeSet<PortIndex> = network.ports(node).iter().filter(may).map(|p| p.index).collect();
+    if ports.is_empty() { HostPrograms::of_others(all.most_nodes) } else { HostPrograms { ports, ..all.clone() } }
 }
 
 /// The links of `node`, each with the uN that leads over it: none where a host is behind it, or parallel links lead to the same node.
@@ -86,7 +96,6 @@ fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Routes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
     use std::net::Ipv6Addr;
 
     use ipnet::Ipv6Net;
@@ -181,6 +190,45 @@ mod tests {
         let pairs = all(&n).into_iter().zip(all(&more)).enumerate();
         let changed: Vec<&str> = pairs.filter(|(_, (was, is))| was != is).map(|(node, _)| n.name(node)).collect();
         assert_eq!(changed.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(["leaf1", "spine1"]));
+    }
+
+    /// Catches a domain whose nodes take programs of hosts though none may send any, a port of another host, an end of a host at another node,
+    /// and ends that are kept once for each node.
+    #[test]
+    fn programs_of_hosts_are_let_in_at_their_ports_and_end_where_hosts_are() {
+        let plan = AddressPlan::default();
+        let mut spec = fabric(3, 2, 2);
+        let all =
+            |n: &Network| (0..n.len()).map(|node| node_base(n, &plan, None, node).host_programs).collect::<Vec<_>>();
+        assert_eq!(all(&Network::build(spec.clone(), &plan).unwrap()), vec![None; 5]);
+        let name = spec.hosts[3].name.clone();
+        spec.hosts[3].path_programs = true;
+        let mut n = Network::build(spec.clone(), &plan).unwrap();
+        let at = *n.host(&name).unwrap();
+        for (node, programs) in all(&n).into_iter().enumerate() {
+            let programs = programs.unwrap();
+            if node != at.node {
+                assert_eq!(programs, HostPrograms::of_others(5), "{}", n.name(node));
+                continue;
+            }
+            assert_eq!((programs.most_nodes, programs.ports), (5, [at.port].into()), "two tiers, there and back");
+            for host in &n.spec.hosts {
+                let end = programs.ends.iter().find(|(prefix, _)| prefix.contains(&host.address));
+                assert_eq!(end.map(|(_, un)| *un), Some(n.id(n.host(&host.name).unwrap().node)), "{}", host.name);
+            }
+            assert!(n.spec.nodes.iter().all(|node| programs.nodes.has(node.id)));
+            assert_eq!(programs.nodes.bits().iter().map(|octet| octet.count_ones()).sum::<u32>(), 5);
+            assert!(!programs.ends.iter().any(|(prefix, _)| prefix.contains(&plan.node_address(n.id(0)))));
+        }
+        spec.hosts[0].path_programs = true;
+        let old = std::mem::replace(&mut n, Network::build(spec, &plan).unwrap());
+        n.share(&old);
+        assert!(std::sync::Arc::ptr_eq(&n.host_programs().unwrap().ends, &old.host_programs().unwrap().ends));
+        let both: Vec<_> = all(&n).into_iter().flatten().filter(|programs| !programs.ports.is_empty()).collect();
+        assert!(
+            both.iter().all(|programs| std::sync::Arc::ptr_eq(&programs.ends, &n.host_programs().unwrap().ends))
+                && both.len() == 2
+        );
     }
 
     #[test]

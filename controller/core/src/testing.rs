@@ -28,6 +28,7 @@ pub(crate) fn host(name: &str, number: u16) -> HostDecl {
         prefix: format!("2001:db8:{number:x}::/64").parse().unwrap(),
         address: format!("2001:db8:{number:x}::1").parse().unwrap(),
         long_haul_cnp: LongHaulFormat::default(),
+        path_programs: false,
     }
 }
 

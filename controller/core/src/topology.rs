@@ -8,11 +8,13 @@ use std::sync::{Arc, OnceLock};
 use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::drain::DrainTarget;
+use canopy_model::host_programs::{HostPrograms, MOST_NODES};
 use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::routes::Destinations;
 use canopy_model::topology::{Endpoint, HostDecl, LongHaulFormat, TopologySpec};
 use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
 use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
+use canopy_paths::host::most_nodes;
 use fixedbitset::FixedBitSet;
 use ipnet::Ipv6Net;
 
@@ -34,6 +36,8 @@ pub(crate) struct Network {
     hosts: Arc<HashMap<Arc<str>, Attachment>>,
     /// Every prefix that nodes have routes to, in order, with the node that has it or whose hosts have it.
     destinations: Destinations,
+    /// What path programs of hosts may be, without ports; `None`: no host may send any.
+    host_programs: Option<HostPrograms>,
     /// By link: the nodes at both ends; `None` if one of them is a host.
     ends: Arc<Vec<Option<[NodeIx; 2]>>>,
     adjacency: Arc<Adjacency>,
@@ -118,6 +122,8 @@ pub(crate) struct Attachment {
     pub(crate) address: Ipv6Addr,
     /// The host accepts Long-haul CNPs in the RoCEv2 format.
     pub(crate) accepts_roce: bool,
+    /// The host may send path programs.
+    pub(crate) sends_programs: bool,
 }
 
 impl Network {
@@ -159,10 +165,11 @@ impl Network {
         let mut destinations: Vec<(Ipv6Net, u32)> = all.map(|(prefix, node)| (prefix, node as u32)).collect();
         destinations.sort_unstable();
         let adjacency = Adjacency::new(&spec, &ports);
-        let network = Self {
+        let mut network = Self {
             ids: spec.nodes.iter().map(|node| node.id).collect(),
             spec,
             destinations: destinations.into(),
+            host_programs: None,
             ends: Arc::new(ends),
             by_name: Arc::new(by_name),
             ports: Arc::new(ports),
@@ -178,7 +185,21 @@ impl Network {
             ranked: Arc::default(),
             by_address: Arc::default(),
         };
+        network.host_programs = network.programs_of_hosts(plan);
         Ok(network.with_links(down, drains, left))
+    }
+
+    /// What path programs of hosts may be, without ports; `None`: no host may send any.
+    fn programs_of_hosts(&self, plan: &AddressPlan) -> Option<HostPrograms> {
+        self.spec.hosts.iter().find(|host| host.path_programs)?;
+        let is_hosts = |prefix: &Ipv6Net| !plan.block.contains(prefix) && !plan.node_prefix.contains(prefix);
+        let ends = self.destinations.iter().filter(|(prefix, _)| is_hosts(prefix));
+        Some(HostPrograms {
+            ports: BTreeSet::new(),
+            ends: ends.map(|(prefix, at)| (*prefix, self.ids[*at as usize])).collect(),
+            nodes: self.ids.iter().copied().collect(),
+            most_nodes: self.fabric().map_or(MOST_NODES, most_nodes),
+        })
     }
 
     /// The same network with other links out of service; see [`Network::build_around`]. A few instructions per link of the network.
@@ -236,10 +257,18 @@ impl Network {
         &self.destinations
     }
 
+    /// What path programs of hosts may be, without the ports at which they arrive; `None`: no host may send any.
+    pub(crate) fn host_programs(&self) -> Option<&HostPrograms> {
+        self.host_programs.as_ref()
+    }
+
     /// Shares with `old` what is the same: routes of nodes are compared and kept by their destinations.
     pub(crate) fn share(&mut self, old: &Self) {
         if self.destinations == old.destinations {
             self.destinations = old.destinations.clone();
+        }
+        if self.host_programs == old.host_programs {
+            self.host_programs.clone_from(&old.host_programs);
         }
     }
 
@@ -690,6 +719,7 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
                         prefix: decl.prefix,
                         address: decl.address,
                         accepts_roce: decl.long_haul_cnp == LongHaulFormat::RoceV2,
+                        sends_programs: decl.path_programs,
                     };
                     hosts.insert(decl.name.as_str().into(), attachment);
                 }

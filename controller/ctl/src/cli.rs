@@ -15,6 +15,7 @@ mod history;
 mod identity;
 mod log_level;
 mod maintenance;
+mod route;
 mod session;
 mod token;
 mod upgrade;
@@ -27,6 +28,7 @@ pub use history::{AuditAction, AuditArgs, Audited, DiffArgs, HistoryArgs, UndoAr
 pub use identity::{IdentityAction, IdentityArgs, NodeAction, NodeArgs, RetireArgs, RetireOutput};
 pub use log_level::{LogLevelAction, LogLevelArgs};
 pub use maintenance::{AckArgs, DrainArgs, Drainable, SilenceArgs, Silenced, UndrainArgs, UnsilenceArgs};
+pub use route::RouteArgs;
 pub use session::{SessionAction, SessionArgs};
 pub use token::{TokenAction, TokenArgs};
 pub use upgrade::{PlanOutput, UpgradeAction, UpgradeArgs};
@@ -92,6 +94,8 @@ pub enum Command {
     Packet(PacketArgs),
     /// Show which nodes and links a captured address with uSIDs leads through, at the source or at any hop.
     Decode(DecodeArgs),
+    /// Print the route of Linux with which one host sends to another along a path of uSIDs; run it on the host that sends.
+    Route(RouteArgs),
     /// Print what a problem's code means and what to do, or what a field of a resource is; without an argument, list all codes.
     Explain {
         /// Code, as in `get problems`; or a kind with or without fields, as in group.spec.pathMtu.

@@ -68,6 +68,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Top(a) => commands::top::run(&client, &a, out).await,
         Command::Packet(a) => commands::packet::run(&client, &a, out).await,
         Command::Decode(a) => commands::paths::decode(&client, &a, out).await,
+        Command::Route(a) => commands::route::run(&client, &a, out).await,
         Command::Explain { what } => commands::explain::run(&client, what.as_deref(), out).await,
         Command::Describe(a) => commands::describe::run(&client, &a, out).await,
         Command::Diff(a) => commands::diff::run(&client, &a, out).await,

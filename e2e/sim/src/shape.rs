@@ -60,6 +60,7 @@ impl Draft {
             prefix: ipnet::Ipv6Net::new_assert(prefix, 64),
             address,
             long_haul_cnp: LongHaulFormat::default(),
+            path_programs: false,
         });
         self.link(&format!("n{node}"), name);
     }

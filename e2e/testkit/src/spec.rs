@@ -52,6 +52,7 @@ fn base(name: &str) -> NodeBase {
         addressing: AddressPlan::default(),
         hmac: None,
         path_links: [(1, Some(2)), (2, None)].map(|(index, un)| path_link(index, un)).into(),
+        host_programs: None,
     }
 }
 

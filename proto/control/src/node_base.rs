@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
+use canopy_model::host_programs::{HostPrograms, MOST_NODES, Uns};
 use canopy_model::ids::{NodeId, PortIndex, check_name};
 use canopy_model::node_spec::{NodeBase, PathLink, Peer, Port, PortThresholds};
 use canopy_model::routes::{Route, Routes};
 use canopy_model::topology::{DEFAULT_V_ECN_PERMILLE, MAX_LINK_RTT, MIN_LINK_MTU, V_ECN_PERMILLE};
 use canopy_units::{Octets, Rate, nanos};
+use ipnet::Ipv6Net;
 
 use crate::field::{address, each, octets, prefix, required, within};
 use crate::pb;
@@ -30,6 +32,10 @@ impl TryFrom<pb::NodeBase> for NodeBase {
                 .map_or_else(|| Ok(AddressPlan::default()), |a| within("addressing", a.try_into()))?,
             hmac: wire.hmac.map(|hmac| within("hmac", hmac.try_into())).transpose()?,
             path_links: each("path_links", wire.path_links)?,
+            host_programs: wire
+                .host_programs
+                .map(|programs| within("host_programs", programs.try_into()))
+                .transpose()?,
             name: wire.name,
         })
     }
@@ -48,6 +54,7 @@ impl From<&NodeBase> for pb::NodeBase {
             addressing: Some((&base.addressing).into()),
             hmac: base.hmac.as_ref().map(Into::into),
             path_links: base.path_links.iter().map(Into::into).collect(),
+            host_programs: base.host_programs.as_ref().map(Into::into),
         }
     }
 }
@@ -229,6 +236,46 @@ impl From<&PathLink> for pb::PathLink {
     }
 }
 
+/// [`each`] needs a conversion that is not one of foreign types.
+struct PathEnd((Ipv6Net, NodeId));
+
+impl TryFrom<pb::PathEnd> for PathEnd {
+    type Error = FieldError;
+    fn try_from(wire: pb::PathEnd) -> Result<Self, FieldError> {
+        Ok(Self((prefix("prefix", wire.prefix)?, NodeId::new("un", wire.un.into())?)))
+    }
+}
+
+impl TryFrom<pb::HostPrograms> for HostPrograms {
+    type Error = FieldError;
+    fn try_from(wire: pb::HostPrograms) -> Result<Self, FieldError> {
+        let ports = wire.ports.into_iter().map(|port| PortIndex::new("ports", port.into()));
+        let ends = each::<_, PathEnd>("ends", wire.ends)?;
+        let most_nodes = u8::try_from(wire.most_nodes).ok().filter(|most| (1..=MOST_NODES).contains(most));
+        Ok(Self {
+            ports: ports.collect::<Result<_, _>>()?,
+            ends: ends.into_iter().map(|PathEnd(end)| end).collect(),
+            nodes: Uns::of_bits("nodes", wire.nodes)?,
+            most_nodes: most_nodes.ok_or_else(|| {
+                FieldError::new("most_nodes", format!("{} is no number of uNs: use 1..={MOST_NODES}", wire.most_nodes))
+            })?,
+        })
+    }
+}
+
+impl From<&HostPrograms> for pb::HostPrograms {
+    fn from(programs: &HostPrograms) -> Self {
+        let end =
+            |(prefix, un): &(Ipv6Net, NodeId)| pb::PathEnd { prefix: Some((*prefix).into()), un: un.get().into() };
+        Self {
+            ports: programs.ports.iter().map(|port| port.get().into()).collect(),
+            ends: programs.ends.iter().map(end).collect(),
+            nodes: programs.nodes.bits().to_vec(),
+            most_nodes: programs.most_nodes.into(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use prost::Message;
@@ -247,8 +294,24 @@ mod tests {
     }
 
     #[test]
-    fn this_version_of_the_contract_knows_path_links() {
+    fn this_version_of_the_contract_knows_path_links_and_programs_of_hosts() {
         const { assert!(crate::MINOR_VERSION >= canopy_model::usid::MINOR_VERSION) };
+        const { assert!(crate::MINOR_VERSION >= canopy_model::host_programs::MINOR_VERSION) };
+    }
+
+    /// Catches an end at a uA, and a port that cannot have one.
+    #[test]
+    fn programs_of_hosts_end_at_nodes() {
+        let read = |port, un, most_nodes| {
+            let prefix = pb::Prefix { address: vec![0x20; 16], length: 128 };
+            let ends = vec![pb::PathEnd { prefix: Some(prefix), un }];
+            HostPrograms::try_from(pb::HostPrograms { ports: vec![port], ends, nodes: vec![2], most_nodes })
+        };
+        let good = read(3, 0xDFFF, 24).unwrap();
+        assert_eq!((good.ports.len(), good.ends[0].1.get()), (1, 0xDFFF));
+        let field = |port, un, most| read(port, un, most).unwrap_err().field;
+        assert_eq!([field(0, 1, 1), field(1, 0, 1), field(1, 0xE001, 1)], ["ports", "ends[0].un", "ends[0].un"]);
+        assert_eq!([0, 25, 257].map(|most| field(1, 1, most)), ["most_nodes"; 3]);
     }
 
     /// The part of the schema before path links that the test needs.

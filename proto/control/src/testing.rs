@@ -8,6 +8,7 @@ use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::{
     CnpCounts, CnpsByAction, DepthSource, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry,
 };
+use canopy_model::host_programs::{HostPrograms, Uns};
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::member::{LateStart, MemoryRegion};
 use canopy_model::node_spec::*;
@@ -35,6 +36,13 @@ fn port(index: u64) -> PortIndex {
 
 fn qpn(value: u64) -> Qpn {
     Qpn::new("qpn", value).unwrap()
+}
+
+/// The host of one port may send programs, which end at these nodes.
+fn programs(at: u64, ends: &[(u16, u64)]) -> HostPrograms {
+    let end = |&(prefix, un): &(u16, u64)| (net(prefix), NodeId::new("un", un).unwrap());
+    let nodes = ends.iter().map(|end| end.1).chain([9]).map(|un| NodeId::new("un", un).unwrap()).collect();
+    HostPrograms { ports: [port(at)].into(), ends: ends.iter().map(end).collect(), nodes, most_nodes: 5 }
 }
 
 fn route() -> Route {
@@ -148,6 +156,7 @@ pub(crate) fn full_spec() -> NodeSpec {
             addressing: AddressPlan::default(),
             hmac: Some(hmac([(3, 0x55, FlagBit::Rfc8754), (4, 0x66, FlagBit::Linux)], 3, true)),
             path_links: vec![path_link(1, 2), PathLink { port: port(2), un: None }],
+            host_programs: Some(programs(2, &[(8, 1), (9, 2)])),
         }
         .into(),
         groups: [4, 5].map(|id| (GroupId::new("id", id).unwrap(), program(id))).into(),
@@ -208,6 +217,13 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         path_links[0] = path_link(9, 2),
         path_links[0] = path_link(1, 3),
         path_links[1] = path_link(2, 3),
+        host_programs = None,
+        host_programs = Some(HostPrograms::of_others(5)),
+        host_programs = Some(HostPrograms { most_nodes: 6, ..programs(2, &[(8, 1), (9, 2)]) }),
+        host_programs = Some(HostPrograms { nodes: Uns::default(), ..programs(2, &[(8, 1), (9, 2)]) }),
+        host_programs = Some(programs(3, &[(8, 1), (9, 2)])),
+        host_programs = Some(programs(2, &[(8, 1), (9, 3)])),
+        host_programs = Some(programs(2, &[(8, 1), (7, 2)])),
     );
     type Change = fn(&mut GroupProgram);
     fn receiver(qpn: Qpn, memory: Option<MemoryRegion>) -> BranchKind {
@@ -336,6 +352,12 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
     );
     let path_links = (arb_port(), prop::option::of(1u64..=0xDFFF))
         .prop_map(|(port, un)| PathLink { port, un: un.map(|un| NodeId::new("un", un).unwrap()) });
+    let ends = (arb_net(), 1u64..=0xDFFF).prop_map(|(prefix, un)| (prefix, NodeId::new("un", un).unwrap()));
+    let host_programs =
+        (prop::collection::btree_set(arb_port(), 0..3), prop::collection::vec(ends, 0..4)).prop_map(|(ports, ends)| {
+            let nodes = ends.iter().map(|(_, un): &(_, NodeId)| *un).collect();
+            HostPrograms { ports, ends: ends.into(), nodes, most_nodes: 9 }
+        });
     let routes =
         (arb_net(), arb_port(), arb_ip()).prop_map(|(prefix, port, next_hop)| Route { prefix, port, next_hop });
     (
@@ -347,10 +369,10 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
         prop::collection::vec(ports, 0..4),
         prop::collection::vec(routes, 0..4).prop_map(Routes::from_iter),
         (arb_net(), arb_net(), arb_net(), arb_net()),
-        (prop::option::of(arb_hmac()), prop::collection::vec(path_links, 0..4)),
+        (prop::option::of(arb_hmac()), prop::collection::vec(path_links, 0..4), prop::option::of(host_programs)),
     )
         .prop_map(|(name, id, node_address, un, end_mt, ports, routes, (block, nodes, proxies, groups), rest)| {
-            let (hmac, path_links) = rest;
+            let (hmac, path_links, host_programs) = rest;
             NodeBase {
                 name,
                 node_id: NodeId::new("id", id).unwrap(),
@@ -362,6 +384,7 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
                 addressing: AddressPlan { block, node_prefix: nodes, proxy_prefix: proxies, multicast_prefix: groups },
                 hmac,
                 path_links,
+                host_programs,
             }
         })
 }

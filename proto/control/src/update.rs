@@ -21,7 +21,7 @@ use crate::update_error::UpdateError;
 use pb::watch_response::Update;
 
 /// Minor version of the southbound contract: it grows with every message or field that the other side may rely on.
-pub const MINOR_VERSION: u32 = 9;
+pub const MINOR_VERSION: u32 = 10;
 
 /// A node's desired state, parsed, with the items that it was parsed from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,6 +27,7 @@ pub mod digest;
 pub mod drain;
 pub mod error;
 pub mod group;
+pub mod host_programs;
 pub mod ids;
 pub mod instruction;
 pub mod labels;

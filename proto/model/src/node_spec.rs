@@ -10,6 +10,7 @@ use canopy_units::{Octets, Rate};
 use ipnet::Ipv6Net;
 
 use crate::addressing::AddressPlan;
+use crate::host_programs::HostPrograms;
 use crate::ids::{Generation, GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use crate::member::{LateStart, MemoryRegion};
 use crate::programs::Programs;
@@ -68,6 +69,8 @@ pub struct NodeBase {
     pub hmac: Option<SrhHmac>,
     /// Links that path programs lead over, in the order of their ports (decisions 5.1). Empty from a controller that does not know path SIDs.
     pub path_links: Vec<PathLink>,
+    /// Path programs of hosts; `None` = no host of the domain may send any (decisions 5.8).
+    pub host_programs: Option<HostPrograms>,
 }
 
 /// A link that path programs lead over: by the uA of its port, whose number is the port's, and perhaps by a uN.

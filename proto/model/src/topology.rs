@@ -90,6 +90,10 @@ pub struct HostDecl {
     /// Format in which the host's RDMA stack accepts Long-haul CNPs.
     #[serde(default, skip_serializing_if = "LongHaulFormat::is_default")]
     pub long_haul_cnp: LongHaulFormat,
+    /// The host may send path programs (draft-filsfils-srv6-ai-backends section 11): its edge lets in those that end where the inner
+    /// destination is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub path_programs: bool,
 }
 
 /// The two formats of draft-tian-ccwg-long-haul-cnp-00 section 6.
@@ -573,6 +577,7 @@ mod tests {
                     prefix,
                     address,
                     long_haul_cnp: LongHaulFormat::default(),
+                    path_programs: false,
                 });
             }
             let overlaps = |i: usize, j: usize| {

@@ -165,6 +165,12 @@ impl Fabric {
     pub(crate) fn is_tiered(&self, plane: usize) -> bool {
         self.tiered[plane]
     }
+
+    /// The highest tier, if every plane is tiered.
+    pub(crate) fn top(&self) -> Option<u32> {
+        let top = || self.tiers.iter().filter(|tier| **tier != u32::MAX).max().copied();
+        self.tiered.iter().all(|is_tiered| *is_tiered).then(top).flatten()
+    }
 }
 
 /// The plane of each node, numbered in the order of their first nodes.

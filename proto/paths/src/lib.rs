@@ -7,12 +7,14 @@
 //! - [`decode`]: what a captured header leads through.
 //! - `updown`: all shortest up-down paths of a Clos, counted and by number; `detour`: some paths of any other graph.
 //! - [`path`]: one path of a pair, its program and its MTU.
+//! - [`host`]: which programs a host may send.
 //! - [`pair`]: the paths of a pair, in an order in which the first ones share least.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 pub mod decode;
 mod detour;
 pub mod fabric;
+pub mod host;
 pub mod pair;
 pub mod path;
 pub mod program;

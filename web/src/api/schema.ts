@@ -2850,6 +2850,11 @@ export interface components {
             /** @description Unique among nodes and hosts. */
             name: string;
             /**
+             * @description The host may send path programs (draft-filsfils-srv6-ai-backends section 11): its edge lets in those that end where the inner
+             *     destination is.
+             */
+            pathPrograms?: boolean;
+            /**
              * Format: ipv6-prefix
              * @description The prefix routed to the host's port; members' addresses must lie in it.
              */
@@ -4607,6 +4612,8 @@ export interface components {
             overhead: number;
             /** @description The uSIDs of its program, each with its kind: `uN 0x0001`. */
             program: string[];
+            /** @description Why the edge of `from` refuses this program, also of a host that may send programs; `null`: it does not. */
+            refused?: string | null;
             /** @description Segment List of its SRH in the order of the wire; empty: there is no SRH. */
             segments: string[];
             /**
@@ -4652,7 +4659,7 @@ export interface components {
              * @enum {string}
              */
             apiVersion: "canopy/v1";
-            /** @description Whether every node that one of the paths leads over has reported that it forwards by path SIDs. No source sends path programs yet. */
+            /** @description Whether every node that one of the paths leads over has reported that it forwards path programs of hosts. */
             forwarded: boolean;
             /** @description The source. */
             from: string;
@@ -4667,6 +4674,8 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
             /** @description How the paths were found. */
             method: components["schemas"]["PathMethod"];
+            /** @description Whether `from` may send path programs: `pathPrograms` of the host in the topology. */
+            permitted?: boolean;
             /** @description The destination. */
             to: string;
             /**

@@ -150,6 +150,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             addressing: plan,
             hmac: s.hmac.clone(),
             path_links,
+            host_programs: None,
         }
         .into(),
         groups: [(ok(GroupId::new("group", 5)), group)].into(),

@@ -14,9 +14,9 @@ use super::boundary::{ICMPV6, UDP, at, extension, packet, udp};
 use super::frames::tap;
 use crate::testbed::*;
 
-const NEXT_IPV6: u8 = 41;
-const NEXT_ROUTING: u8 = 43;
-const HOP_LIMIT: usize = 7;
+pub(super) const NEXT_IPV6: u8 = 41;
+pub(super) const NEXT_ROUTING: u8 = 43;
+pub(super) const HOP_LIMIT: usize = 7;
 /// Lines of `vectors.txt`: a part of it is not taken for all.
 const VECTORS: usize = 120;
 /// Ports to other nodes; a host is behind d0.
@@ -43,7 +43,7 @@ fn in_program(dst: &str, carried: &[u8]) -> Vec<u8> {
 }
 
 /// An SRH with these segments, in the order of the wire.
-fn srh(next: u8, left: u8, segments: &[&str]) -> Vec<u8> {
+pub(super) fn srh(next: u8, left: u8, segments: &[&str]) -> Vec<u8> {
     let mut out = vec![next, 2 * segments.len() as u8, 4, left, segments.len() as u8 - 1, 0, 0, 0];
     segments.iter().for_each(|segment| out.extend(at(segment).octets()));
     out
@@ -63,18 +63,18 @@ fn mac(port: &str) -> Vec<u8> {
 }
 
 /// What the node does with packets, and by which port they leave.
-struct Node {
-    bed: Testbed,
+pub(super) struct Node {
+    pub(super) bed: Testbed,
     macs: BTreeMap<Vec<u8>, &'static str>,
 }
 
 impl Node {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { bed: bed(), macs: FABRIC.into_iter().map(|port| (mac(port), port)).collect() }
     }
 
     /// The port by which the packet leaves over a link, and how it leaves.
-    fn forwards(&self, port: &str, packet: &[u8]) -> (&'static str, Vec<u8>) {
+    pub(super) fn forwards(&self, port: &str, packet: &[u8]) -> (&'static str, Vec<u8>) {
         let mut run = self.bed.datapath.bpf.receive(self.bed.ifindex(port), packet).unwrap();
         assert_eq!(run.verdict as u32, REDIRECT, "{packet:02x?}");
         assert_eq!((run.frame[0], &run.frame[12..14]), (2, &[0x86, 0xDD][..]), "to the neighbour");
@@ -84,7 +84,7 @@ impl Node {
     }
 
     /// The packet that the kernel gets and may forward.
-    fn passes(&self, port: &str, packet: &[u8]) -> Vec<u8> {
+    pub(super) fn passes(&self, port: &str, packet: &[u8]) -> Vec<u8> {
         assert_eq!(self.bed.mark(port, packet), MARK_FABRIC);
         let (action, out, _) = self.bed.run(port, packet);
         assert_eq!(action, OK, "{packet:02x?}");
@@ -92,7 +92,7 @@ impl Node {
     }
 
     /// The packet is dropped, and counted once, at the port of arrival and under this reason.
-    fn drops(&mut self, port: &str, packet: &[u8], reason: &str) {
+    pub(super) fn drops(&mut self, port: &str, packet: &[u8], reason: &str) {
         let before = self.counted();
         assert_eq!(self.bed.run(port, packet).0, SHOT, "{reason}");
         let mut after = self.counted();
@@ -112,7 +112,7 @@ impl Node {
     }
 
     /// Drops at ports, without the link-local packets that far ends send when they like.
-    fn counted(&mut self) -> BTreeMap<(String, String), u64> {
+    pub(super) fn counted(&mut self) -> BTreeMap<(String, String), u64> {
         let here = |(port, reason): &(String, String)| !port.ends_with('p') && reason != "edge_link_local";
         self.bed.port_drops().into_iter().filter(|(key, _)| here(key)).collect()
     }
@@ -374,7 +374,7 @@ fn the_ua_of_a_hosts_port_is_for_that_host_alone() {
     assert_eq!(node.passes("u0", &in_program("5f00:0:1::", &other)), other, "by the node's routes");
 }
 
-/// Hosts are not authorised for programs yet, and no other sender is.
+/// Where no host may send programs.
 #[test]
 fn only_nodes_send_programs() {
     let mut node = Node::new();

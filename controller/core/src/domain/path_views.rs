@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use canopy_model::ids::NodeId;
 use canopy_model::topology::{Endpoint, LinkDecl};
-use canopy_model::usid::MINOR_VERSION;
+use canopy_model::{host_programs, usid};
 use canopy_paths::decode::{End, Step, decode};
 use canopy_paths::fabric::PortOf;
+use canopy_paths::host;
 use canopy_paths::pair::{Paths, Ranked};
 use canopy_paths::path::{Attachment, Style};
 use canopy_paths::program::Header;
@@ -31,14 +32,15 @@ impl PathViews<'_> {
         let paths = Paths::between(network.fabric()?, &[attached(from)?], &[attached(to)?]);
         let list = paths.list.iter().filter_map(|ranked| self.path(network, ranked, from, style)).collect();
         let nodes: BTreeSet<NodeId> = paths.list.iter().flat_map(|ranked| ranked.path.nodes()).collect();
-        let forwarded = self.forward(network, nodes);
-        Some(PathsView { list, total: paths.total, method: paths.method, forwarded })
+        let forwarded = self.reported(network, nodes, host_programs::MINOR_VERSION);
+        let permitted = network.host(from)?.sends_programs;
+        Some(PathsView { list, total: paths.total, method: paths.method, permitted, forwarded })
     }
 
-    /// Whether each of these nodes has reported a contract of which path SIDs are a part.
-    fn forward(&self, network: &Network, nodes: impl IntoIterator<Item = NodeId>) -> bool {
+    /// Whether each of these nodes has reported this version of the southbound contract, or a later one.
+    fn reported(&self, network: &Network, nodes: impl IntoIterator<Item = NodeId>, least: u32) -> bool {
         let reported = |node: NodeId| Some(self.0.node(&name(network, node))?.status.as_ref()?.minor_version);
-        nodes.into_iter().all(|node| reported(node).is_some_and(|minor| minor >= MINOR_VERSION))
+        nodes.into_iter().all(|node| reported(node).is_some_and(|minor| minor >= least))
     }
 
     fn path(
@@ -65,8 +67,9 @@ impl PathViews<'_> {
             links: links.collect(),
             program: program.usids().iter().map(ToString::to_string).collect(),
             mtu: path.mtu(fabric, &header),
-            header,
             disjoint: *disjoint,
+            refused: host::check(&program, &header, host::most_nodes(fabric)).err(),
+            header,
         })
     }
 
@@ -91,7 +94,7 @@ impl PathViews<'_> {
         let decoded = decode(network.fabric()?, header, at);
         let end = decoded.end.map(|end| named(network, end)).map_err(|e| e.to_string());
         let nodes = decoded.steps.iter().map(|step| step.node);
-        let forwarded = !decoded.steps.is_empty() && self.forward(network, nodes);
+        let forwarded = !decoded.steps.is_empty() && self.reported(network, nodes, usid::MINOR_VERSION);
         Some(DecodedView { steps: decoded.steps.iter().map(|step| step_of(network, step)).collect(), end, forwarded })
     }
 }

@@ -31,6 +31,7 @@ pub mod paths;
 mod preview;
 mod problems;
 pub mod retire;
+pub mod route;
 mod rows;
 pub mod session;
 mod set;

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use canopy_controller_api::path::{DecodedAction, DecodedEnd, DecodedPath, PathDisjoint, PathItem, PathMethod, Paths};
 use canopy_controller_api::query::{DecodeQuery, PathQuery};
-use canopy_model::usid::MINOR_VERSION;
+use canopy_model::{host_programs, usid};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -77,19 +77,22 @@ fn write(paths: &Paths, is_wide: bool, out: &mut dyn Write) -> Result<(), Failur
     let (shown, total) = (paths.items.len() as u64, paths.total);
     let of = if shown < total { format!("{shown} of {total}") } else { total.to_string() };
     writeln!(out, "{of}: {method}")?;
-    write_forwarded(paths.forwarded, out)
+    for missing in missing(paths) {
+        writeln!(out, "{missing}")?;
+    }
+    Ok(())
 }
 
 /// What is missing until packets take these paths.
-fn write_forwarded(forwarded: bool, out: &mut dyn Write) -> Result<(), Failure> {
-    if !forwarded {
-        writeln!(
-            out,
-            "not all of these nodes have reported that they forward by path SIDs: contract 1.{MINOR_VERSION}"
-        )?;
-    }
-    writeln!(out, "no source sends path programs yet")?;
-    Ok(())
+pub(super) fn missing(paths: &Paths) -> Vec<String> {
+    let contract = host_programs::MINOR_VERSION;
+    let not_forwarded = || {
+        format!("not all of these nodes have reported that they forward path programs of hosts: contract 1.{contract}")
+    };
+    let not_permitted =
+        || format!("{} may not send path programs: its pathPrograms in the topology is not true", text(&paths.from));
+    let all = [(!paths.forwarded).then(not_forwarded), (!paths.permitted).then(not_permitted)];
+    all.into_iter().flatten().collect()
 }
 
 fn srh(path: &PathItem) -> String {
@@ -120,6 +123,7 @@ fn marks(path: &PathItem) -> String {
         let of_link = [link.drained.then(|| "drained".to_owned()), link.dead.then(|| "dead".to_owned()), lossy];
         marks.extend(of_link.into_iter().flatten().map(|mark| format!("{} {mark}", link.link)));
     }
+    marks.extend(path.refused.as_ref().map(|why| format!("refused by the edge: {why}")));
     text(marks.join(", "))
 }
 
@@ -151,7 +155,11 @@ fn write_decoded(decoded: &DecodedPath, out: &mut dyn Write) -> Result<(), Failu
         Some(end) => writeln!(out, "{}", end_of(end))?,
         None => writeln!(out, "dropped: {}", text(&decoded.error))?,
     }
-    write_forwarded(decoded.forwarded, out)
+    if !decoded.forwarded {
+        let contract = usid::MINOR_VERSION;
+        writeln!(out, "not all of these nodes have reported that they forward by path SIDs: contract 1.{contract}")?;
+    }
+    Ok(())
 }
 
 fn end_of(end: &DecodedEnd) -> String {
@@ -183,7 +191,7 @@ mod tests {
     fn paths_are_rows_with_their_nodes_and_marks() {
         let link = |link: &str, from: &str, lossy: Option<u16>| json!({"link": link, "from": from, "destination": null, "drained": lossy.is_some(), "dead": false, "lossyPermille": lossy});
         let answer = json!({"apiVersion": "canopy/v1", "kind": "Paths", "metadata": {}, "from": "h1", "to": "h2", "method": "upDown",
-            "total": 9, "forwarded": false, "items": [{"program": ["uN 0x0001", "uN 0x0002"], "destination": "5f00:0:1:2::",
+            "total": 9, "permitted": false, "forwarded": false, "items": [{"program": ["uN 0x0001", "uN 0x0002"], "destination": "5f00:0:1:2::",
             "segments": [], "segmentsLeft": 0, "overhead": 40, "mtu": 8960, "disjoint": "node", "sound": false,
             "links": [link("h1/e0--n1/h", "h1", None), link("n1/e1--n2/e1", "n1", Some(21)), link("n2/h--h2/e0", "n2", None)]}]});
         let shown = |is_wide| {
@@ -196,7 +204,8 @@ mod tests {
             table.lines().nth(1).unwrap().split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
         let marks = "n1/e1--n2/e1 drained, n1/e1--n2/e1 loses 2.1 %";
         assert_eq!(row, ["5f00:0:1:2::", "-", "n1 n2", "8960", "node", marks], "{table}");
-        let last = "not all of these nodes have reported that they forward by path SIDs: contract 1.8\nno source sends path programs yet\n";
+        let last = "not all of these nodes have reported that they forward path programs of hosts: contract 1.10\n\
+            h1 may not send path programs: its pathPrograms in the topology is not true\n";
         assert!(table.ends_with(&format!("1 of 9: all shortest up-down paths\n{last}")), "{table}");
         assert!(shown(true).contains("uN 0x0001, uN 0x0002"));
     }
@@ -213,9 +222,8 @@ mod tests {
         };
         let end = json!({"action": "deliver", "node": "n2", "link": "n2/h--h2/e0", "to": "h2", "service": null, "tree": null});
         let first = "uSID 1 of the destination address: uN 0x0002 at n2 over n1/e1--n2/e1\n";
-        let last = "no source sends path programs yet\n";
         let delivered = "n2 removes the header and sends the inner packet to h2 over n2/h--h2/e0\n";
-        assert_eq!(shown(end, ""), format!("{first}{delivered}{last}"));
-        assert_eq!(shown(json!(null), "uSID 2: x"), format!("{first}dropped: uSID 2: x\n{last}"));
+        assert_eq!(shown(end, ""), format!("{first}{delivered}"));
+        assert_eq!(shown(json!(null), "uSID 2: x"), format!("{first}dropped: uSID 2: x\n"));
     }
 }

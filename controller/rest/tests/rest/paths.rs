@@ -33,7 +33,7 @@ async fn a_pair_has_paths_with_program_links_and_mtu() {
     let api = api().await;
     let all = api.get("/api/v1/paths?from=gpu1&to=gpu3").await.json();
     assert_eq!((&all["kind"], &all["total"], &all["method"]), (&json!("Paths"), &json!(2), &json!("upDown")));
-    assert_eq!(all["forwarded"], false);
+    assert_eq!((&all["permitted"], &all["forwarded"]), (&json!(false), &json!(false)));
     let [by5, by6] = all["items"].as_array().unwrap().as_slice() else { panic!("{all}") };
     assert_eq!(by5["destination"], "5f00:0:100:500:300::");
     assert_eq!(by5["program"], json!(["uN 0x0100", "uN 0x0500", "uN 0x0300"]));
@@ -57,6 +57,26 @@ async fn a_pair_has_paths_with_program_links_and_mtu() {
     );
     let by_links = api.get("/api/v1/paths?from=gpu1&to=gpu3&style=links").await.json();
     assert_eq!(by_links["items"][0]["program"], json!(["uA 0xe001", "uA 0xe002", "uA 0xe003"]));
+    let why = "a uA stands right behind the uN of its node";
+    assert_eq!((&by5["refused"], &by_links["items"][0]["refused"]), (&json!(null), &json!(why)));
+}
+
+/// Catches a permission that is lost on its way through the topology.
+#[tokio::test]
+async fn a_host_may_send_programs_if_the_topology_permits_it() {
+    let api = api().await;
+    let mut topology = clos();
+    topology["spec"]["hosts"][0]["pathPrograms"] = json!(true);
+    let answer = api.put("/api/v1/topology", &topology).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let permitted =
+        async |from: &str| api.get(&format!("/api/v1/paths?from={from}&to=gpu3")).await.json()["permitted"].clone();
+    assert_eq!((permitted("gpu1").await, permitted("gpu2").await), (json!(true), json!(false)));
+    let read = api.get("/api/v1/topology").await.json();
+    assert_eq!(read["spec"]["hosts"][0]["pathPrograms"], true);
+    assert!(read["spec"]["hosts"][1].get("pathPrograms").is_none());
+    topology["spec"]["hosts"][0]["pathPrograms"] = json!("yes");
+    assert_eq!(api.put("/api/v1/topology", &topology).await.status, 422);
 }
 
 /// Catches a page that repeats or leaves out a path.

@@ -47,7 +47,7 @@ checksum/settings: {{ toJson . | sha256sum }}
 {{- end -}}
 
 {{/* Least revision of the resources that the operator writes to: REVISION in deploy/kubernetes/operator/src/crd.rs. */}}
-{{- define "canopy.resourcesRevision" -}}3{{- end -}}
+{{- define "canopy.resourcesRevision" -}}4{{- end -}}
 
 {{/* How the resources are upgraded. */}}
 {{- define "canopy.upgradeResources" -}}

@@ -13,7 +13,7 @@ use crate::schema::structural;
 const MAX_NAME: usize = 63;
 /// Grows with each change of what is below, so that the chart `canopy` recognizes definitions that are older than its operator
 /// (`canopy.resourcesRevision` in its templates).
-pub const REVISION: u32 = 3;
+pub const REVISION: u32 = 4;
 /// Annotation with [`REVISION`].
 const REVISION_OF: &str = "canopy.dev/revision";
 /// The one topology's name.

@@ -20,6 +20,7 @@ pub(super) fn with_hosts(mut t: TopologySpec, each: u32) -> TopologySpec {
                 prefix: format!("2001:db8:{high:x}:{low:x}::/64").parse().unwrap(),
                 address: format!("2001:db8:{high:x}:{low:x}::1").parse().unwrap(),
                 long_haul_cnp: LongHaulFormat::default(),
+                path_programs: false,
                 name: name.clone(),
             });
             t.links.push(link(&format!("{edge}/host{port}"), &format!("{name}/eth0")));

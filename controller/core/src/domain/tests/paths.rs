@@ -48,6 +48,7 @@ fn paths_have_the_names_of_the_topology() {
     assert!(view.list.iter().all(PathView::is_sound));
     let by_links = w.domain.paths("h1-1", "h2-1", Style::Links).unwrap();
     assert_eq!(by_links.list[0].program, ["uA 0xe001", "uA 0xe002", "uA 0xe003"]);
+    assert_eq!((first.refused, by_links.list[0].refused), (None, Some(crate::path::Refused::Adjacency)));
     assert_eq!(w.domain.paths("h1-1", "h9-1", Style::Nodes), None);
     assert_eq!(w.domain.paths("leaf1", "h2-1", Style::Nodes), None, "paths are of hosts");
 }
@@ -79,15 +80,26 @@ fn paths_are_forwarded_once_every_node_that_they_lead_over_has_reported_that_it_
     };
     assert!(!paths(&w, "h1-1", "h2-1").forwarded, "no node has reported");
     for node in ["leaf1", "leaf2", "spine1"] {
-        report(&mut w, node, canopy_model::usid::MINOR_VERSION);
+        report(&mut w, node, canopy_model::host_programs::MINOR_VERSION);
     }
     report(&mut w, "spine2", canopy_model::usid::MINOR_VERSION - 1);
     assert!(!paths(&w, "h1-1", "h2-1").forwarded);
     let by = |w: &World, spine: &str| captured(w, &format!("5f00:0:1:{spine}:2::"), None).unwrap().forwarded;
     assert_eq!((by(&w, "101"), by(&w, "102")), (true, false));
-    report(&mut w, "spine2", canopy_model::usid::MINOR_VERSION);
+    report(&mut w, "spine2", canopy_model::host_programs::MINOR_VERSION - 1);
+    assert_eq!((by(&w, "102"), paths(&w, "h1-1", "h2-1").forwarded), (true, false), "programs of nodes only");
+    report(&mut w, "spine2", canopy_model::host_programs::MINOR_VERSION);
     assert!(paths(&w, "h1-1", "h2-1").forwarded, "leaf3 is on none of them");
     assert!(!paths(&w, "h1-1", "h3-1").forwarded);
+}
+
+/// Catches a permission of the destination that counts for the source.
+#[test]
+fn a_source_is_permitted_what_the_topology_permits_it() {
+    let mut spec = fabric(2, 2, 1);
+    spec.hosts.iter_mut().filter(|host| host.name == "h2-1").for_each(|host| host.path_programs = true);
+    let w = World::with(spec);
+    assert_eq!((paths(&w, "h1-1", "h2-1").permitted, paths(&w, "h2-1", "h1-1").permitted), (false, true));
 }
 
 /// Catches nodes that are named by their place in the topology and not by their number.
