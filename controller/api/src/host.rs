@@ -42,9 +42,12 @@ pub struct HostDesired {
     pub address: Ipv6Addr,
     /// IPv6 MTU of the link in bytes.
     pub mtu: u32,
+    /// The host may send path programs.
+    #[serde(default)]
+    pub path_programs: bool,
 }
 
-from_fields!(view::HostDesired { node, port, prefix, address, mtu });
+from_fields!(view::HostDesired { node, port, prefix, address, mtu, path_programs });
 
 /// What is known of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

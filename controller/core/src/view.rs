@@ -398,6 +398,8 @@ pub struct HostDesired {
     pub address: Ipv6Addr,
     /// IPv6 MTU of the link in bytes.
     pub mtu: u32,
+    /// It may send path programs.
+    pub path_programs: bool,
 }
 
 /// What is known of a host.

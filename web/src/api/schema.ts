@@ -2871,6 +2871,8 @@ export interface components {
             mtu: number;
             /** @description The only node that it is linked to. */
             node: string;
+            /** @description The host may send path programs. */
+            pathPrograms?: boolean;
             /** @description Port of that node. */
             port: string;
             /** @description The prefix routed to that port; members' addresses lie in it. */

@@ -81,6 +81,8 @@ function Detail({ host }: { host: Host }) {
         <dd><Mono>{spec.prefix}</Mono></dd>
         <dt>MTU</dt>
         <dd className="num">{counted(spec.mtu, "byte")}</dd>
+        <dt>Path programs</dt>
+        <dd>{spec.pathPrograms ? "permitted" : "refused at the port"}</dd>
         <dt>The same by command</dt>
         <dd><Command line={`canopyctl describe host ${metadata.name}`} /></dd>
         <dt>Why something fails</dt>

@@ -5,6 +5,9 @@
 use std::net::Ipv6Addr;
 
 use canopy_datapath::testbed::*;
+use canopy_model::host_programs::HostPrograms;
+use canopy_model::ids::PortIndex;
+use ipnet::Ipv6Net;
 
 use crate::quartiles;
 
@@ -15,8 +18,10 @@ const DESTINATION_OPTIONS: u8 = 60;
 
 /// Prints the table.
 pub(crate) fn run() {
-    let bed = Testbed::without_far_boundary(&Shape::default());
+    let mut bed = Testbed::without_far_boundary(&Shape { children: 1, ..Shape::default() });
     bed.port_aside();
+    let far = Ipv6Addr::new(0x2001, 0xdb8, 0xa, 0, 0, 0, 0, 1);
+    assert_eq!(bed.reconcile(|spec| spec.base_mut().host_programs = Some(programs())), []);
     let peer = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
     let datagram = [&[0xC0, 0, 0, 80, 0, 72, 0, 0][..], &[7; 64]].concat();
     let plain = packet(peer, UDP, &datagram);
@@ -29,8 +34,11 @@ pub(crate) fn run() {
         ("outside", "a0", OK, plain),
         ("edge port, chain of 4 headers", "d0", OK, packet(peer, DESTINATION_OPTIONS, &chain)),
         ("edge port, to a SID: dropped", "d0", SHOT, packet(end_mt(), UDP, &datagram)),
+        // The same packet: what they differ in is the check at the edge.
+        ("fabric port, path program", "u0", REDIRECT, program(&packet(far, UDP, &datagram))),
+        ("edge port, path program", "d0", REDIRECT, program(&packet(far, UDP, &datagram))),
     ];
-    let mut rounds: Vec<[f64; 5]> = Vec::new();
+    let mut rounds: Vec<[f64; 7]> = Vec::new();
     // The first round fills the caches.
     for round in 0..=ROUNDS {
         let medians = rows.each_ref().map(|(name, port, verdict, packet)| {
@@ -58,6 +66,26 @@ pub(crate) fn run() {
         println!("{name:<32} {a:>6.0} {b:>6.0} {c:>6.0}   {x:>6.0} {y:>6.0} {z:>6.0}");
     }
     println!("`more` is the difference to a fabric port in the same round.");
+}
+
+/// The host may send programs, which end at 1,000 nodes.
+fn programs() -> HostPrograms {
+    let end = |n: u64| {
+        let network = Ipv6Addr::new(0x2001, 0xdb8, n as u16, 0, 0, 0, 0, 0);
+        (Ipv6Net::new_assert(network, 64), node(n))
+    };
+    let nodes = (1..=1_000).map(node).collect();
+    HostPrograms {
+        ports: PortIndex::new("port", 2).into_iter().collect(),
+        ends: (1..=1_000).map(end).collect(),
+        nodes,
+        most_nodes: 9,
+    }
+}
+
+/// A path program over n10 and another node, of the host behind the edge port.
+fn program(carried: &[u8]) -> Vec<u8> {
+    packet(Ipv6Addr::new(0x5F00, 0, 1, 10, 11, 10, 0, 0), 41, carried)
 }
 
 /// An IPv6 packet of the host behind the edge port.

@@ -79,6 +79,7 @@ impl HostViews<'_> {
             prefix: at.prefix,
             address: at.address,
             mtu: network.spec.links[at.link].mtu,
+            path_programs: at.sends_programs,
         };
         Some(HostView { name: name.to_owned(), generation: topology.metadata.generation, spec, status })
     }

@@ -305,6 +305,7 @@ impl Row for HostResource {
             ("AGENT", |h| text(h.status.agent), true),
             ("PREFIX", |h| text(h.spec.prefix), true),
             ("MTU", |h| text(h.spec.mtu), true),
+            ("PROGRAMS", |h| if h.spec.path_programs { "permitted" } else { "-" }.to_owned(), true),
             ("REASON", |h| text(&h.status.reason), true),
         ]
     }

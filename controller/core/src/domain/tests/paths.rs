@@ -100,6 +100,8 @@ fn a_source_is_permitted_what_the_topology_permits_it() {
     spec.hosts.iter_mut().filter(|host| host.name == "h2-1").for_each(|host| host.path_programs = true);
     let w = World::with(spec);
     assert_eq!((paths(&w, "h1-1", "h2-1").permitted, paths(&w, "h2-1", "h1-1").permitted), (false, true));
+    let of_host = |name: &str| w.domain.host(name).unwrap().spec.path_programs;
+    assert_eq!((of_host("h1-1"), of_host("h2-1")), (false, true));
 }
 
 /// Catches nodes that are named by their place in the topology and not by their number.

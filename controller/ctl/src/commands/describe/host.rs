@@ -29,6 +29,7 @@ fn write(out: &mut dyn Write, host: &HostResource) -> Result<(), Failure> {
             ("Address", text(spec.address)),
             ("Prefix", text(spec.prefix)),
             ("MTU", text(spec.mtu)),
+            ("Path programs", if spec.path_programs { "permitted" } else { "refused at the port" }.to_owned()),
             ("Agent", text(status.agent)),
             ("Sends to", text(status.sources)),
             ("Receives from", text(status.receivers)),
@@ -56,7 +57,7 @@ mod tests {
     fn a_host_is_described_with_its_port_and_its_groups() {
         let host = serde_json::json!({"apiVersion": "canopy/v1", "kind": "Host",
             "metadata": {"name": "r1", "tenant": "default", "labels": {}, "generation": 1},
-            "spec": {"node": "n4", "port": "eth9", "prefix": "2001:db8:1::/64", "address": "2001:db8:1::1", "mtu": 9000},
+            "spec": {"node": "n4", "port": "eth9", "prefix": "2001:db8:1::/64", "address": "2001:db8:1::1", "mtu": 9000, "pathPrograms": true},
             "status": {"port": "Down", "reason": "no carrier", "agent": "NotConnected", "sources": 1, "receivers": 3,
                 "groups": [{"name": "a", "role": "source", "ended": false}, {"name": "b", "role": "receiver", "ended": true}]}});
         let mut out = Vec::new();
@@ -65,6 +66,7 @@ mod tests {
         for line in [
             "Port state:         Down",
             "Reason:             no carrier",
+            "Path programs:      permitted",
             "Agent:              NotConnected",
             "  a     source    present",
             "  b     receiver  ended",
