@@ -49,8 +49,9 @@ pub(crate) fn configure(bpf: &Node, base: &NodeBase, interfaces: &BTreeMap<Strin
 
 /// Writes what programs of the node's own hosts may be.
 pub(crate) fn permit(bpf: &Node, programs: Option<&HostPrograms>) -> Result<()> {
-    write(&bpf.path_ends(), programs.into_iter().flat_map(ends))?;
-    write(&bpf.path_nodes(), [(NODE, nodes(programs))])
+    let ends = write(&bpf.path_ends(), programs.into_iter().flat_map(ends));
+    write(&bpf.path_nodes(), [(NODE, nodes(programs))])?;
+    ends
 }
 
 /// The uN at which programs of hosts to each prefix end.
@@ -73,8 +74,8 @@ fn nodes(programs: Option<&HostPrograms>) -> types::canopy_uns {
     uns
 }
 
-/// Makes the map what is wanted, and reads it back. New entries come first: of prefixes, one that others take the place of has its node
-/// until these are there.
+/// Makes the map what is wanted, and reads it back. New entries come first, if there is room for both: of prefixes, one that others take the
+/// place of has its node until these are there.
 fn write<K: Plain, V: Plain>(map: &Map<'_, K, V>, wanted: impl IntoIterator<Item = (K, V)>) -> Result<()> {
     let wanted = Entries::of(wanted);
     let held = Entries::of(map.entries()?);
@@ -84,8 +85,12 @@ fn write<K: Plain, V: Plain>(map: &Map<'_, K, V>, wanted: impl IntoIterator<Item
     if gone.is_empty() && other.is_empty() {
         return Ok(());
     }
-    other.iter().try_for_each(|(_, (key, value))| map.put(key, value))?;
+    let put = || other.iter().try_for_each(|(_, (key, value))| map.put(key, value));
+    let has_room = put().is_ok();
     gone.iter().try_for_each(|(_, (key, _))| map.delete(key))?;
+    if !has_room {
+        put()?;
+    }
     let held = Entries::of(map.entries()?);
     if held.0.len() == wanted.0.len() && wanted.0.iter().all(|(key, (_, value))| held.has(key, value)) {
         return Ok(());

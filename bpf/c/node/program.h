@@ -133,11 +133,12 @@ __noinline __u32 canopy_admit_program(struct __sk_buff *ctx, const struct canopy
 		inner_at += (srh.hdrlen + 1) * 8;
 		next = srh.nexthdr;
 	}
-	if (w.last != w.node || w.nodes > n->program_nodes || w.turns > MAX_TURNS || next != NEXTHDR_IPV6)
+	if (w.nodes > n->program_nodes || w.turns > MAX_TURNS || next != NEXTHDR_IPV6)
 		return DROP_EDGE_PROGRAM;
 	if (ctx_load_network(ctx, inner_at, &inner, sizeof(inner)) ||
 	    inner_at + bpf_ntohs(inner.payload_len) != bpf_ntohs(ip6->payload_len))
 		return DROP_EDGE_HEADERS;
+	/* Ends are uNs. */
 	if (end_of(&inner.dst) != w.last)
 		return DROP_EDGE_PROGRAM_END;
 	return canopy_admit(ctx, n, p, &inner, inner_at);

@@ -94,7 +94,7 @@ pub enum Command {
     Packet(PacketArgs),
     /// Show which nodes and links a captured address with uSIDs leads through, at the source or at any hop.
     Decode(DecodeArgs),
-    /// Print the route of Linux with which one host sends to another along a path of uSIDs; run it on the host that sends.
+    /// Print the routes of Linux with which one host sends to another along a path of uSIDs; run it on the host that sends.
     Route(RouteArgs),
     /// Print what a problem's code means and what to do, or what a field of a resource is; without an argument, list all codes.
     Explain {
@@ -464,7 +464,7 @@ pub enum Resource {
     /// Flows through the nodes' ports in descending order of rate; NAME is a node or its port: n1/eth1.
     #[value(alias = "flow")]
     Flows,
-    /// Paths by uSIDs from a host to another one: get paths FROM TO. No source sends by them yet.
+    /// Paths by uSIDs from a host to another one: get paths FROM TO.
     #[value(alias = "path")]
     Paths,
     /// Multicast groups.

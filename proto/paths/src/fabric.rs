@@ -166,10 +166,42 @@ impl Fabric {
         self.tiered[plane]
     }
 
-    /// The highest tier, if every plane is tiered.
-    pub(crate) fn top(&self) -> Option<u32> {
-        let top = || self.tiers.iter().filter(|tier| **tier != u32::MAX).max().copied();
-        self.tiered.iter().all(|is_tiered| *is_tiered).then(top).flatten()
+    /// Links of the longest of the shortest paths between nodes with hosts, or a little less: exact in a Clos and in a tree; elsewhere it is that
+    /// of a pair which is far apart. Two searches for each plane.
+    pub(crate) fn span(&self) -> u32 {
+        let mut first: Vec<Option<NodeIx>> = vec![None; self.tiered.len()];
+        for node in (0..self.len()).filter(|node| self.tiers[*node] == 0) {
+            first[self.planes[node]].get_or_insert(node);
+        }
+        let span = |node| self.farthest(self.farthest(node).1).0;
+        first.into_iter().flatten().map(span).max().unwrap_or(0)
+    }
+
+    /// The links to the node with hosts that is farthest away, and that node.
+    fn farthest(&self, from: NodeIx) -> (u32, NodeIx) {
+        let mut distances = vec![u32::MAX; self.len()];
+        distances[from] = 0;
+        let (mut order, mut next, mut found) = (vec![from], 0, (0, from));
+        while let Some(&node) = order.get(next) {
+            next += 1;
+            if self.tiers[node] == 0 {
+                found = (distances[node], node);
+            }
+            for (_, far) in self.neighbours(node) {
+                if distances[far] == u32::MAX {
+                    distances[far] = distances[node] + 1;
+                    order.push(far);
+                }
+            }
+        }
+        found
+    }
+
+    /// Every plane with hosts is a Clos, as far as its tiers and the span show.
+    pub(crate) fn is_clos(&self) -> bool {
+        let top = self.tiers.iter().filter(|tier| **tier != u32::MAX).max().copied().unwrap_or(0);
+        let with_hosts = (0..self.len()).filter(|node| self.tiers[*node] == 0);
+        with_hosts.map(|node| self.planes[node]).all(|plane| self.tiered[plane]) && self.span() <= 2 * top
     }
 }
 

@@ -4,6 +4,7 @@
 use canopy_model::host_programs::MOST_NODES;
 use canopy_model::usid::Usid;
 
+use crate::detour::DETOUR;
 use crate::fabric::Fabric;
 use crate::program::{Header, Program};
 
@@ -32,11 +33,12 @@ pub enum Refused {
     Turns,
 }
 
-/// uNs of a program of a host of this fabric, at most: of its longest up-down path there and back, as a probe takes it; what an SRH has room for
-/// where it is no Clos.
+/// uNs of a program of a host of this fabric, at most: of its longest path there and back, as a probe takes it. Where it is no Clos, paths have up to
+/// [`DETOUR`] links more than the shortest.
 pub fn most_nodes(fabric: &Fabric) -> u8 {
-    let there_and_back = |top: u32| u8::try_from(4 * u64::from(top) + 1).unwrap_or(MOST_NODES).min(MOST_NODES);
-    fabric.top().map_or(MOST_NODES, there_and_back)
+    let detour = if fabric.is_clos() { 0 } else { DETOUR as u32 };
+    let nodes = 2 * (fabric.span() + detour) + 1;
+    u8::try_from(nodes).unwrap_or(MOST_NODES).min(MOST_NODES)
 }
 
 /// Whether the edge lets a program in that begins there and ends where the inner destination is.
@@ -69,13 +71,55 @@ pub fn check(program: &Program, header: &Header, most_nodes: u8) -> Result<(), R
 
 #[cfg(test)]
 mod tests {
+    use canopy_model::ids::{NodeId, PortIndex};
     use canopy_model::usid::UsidBlock;
 
     use super::*;
+    use crate::fabric::{Ends, PortOf};
+
+    fn block() -> UsidBlock {
+        UsidBlock::at_front("5f00::".parse().unwrap())
+    }
+
+    /// Nodes with a host each, and links between nodes.
+    fn fabric(hosts: &[u64], links: &[(u64, u64)]) -> Fabric {
+        let mut ports = std::collections::BTreeMap::new();
+        let mut port = |node: u64| {
+            let next = ports.entry(node).or_insert(0u64);
+            *next += 1;
+            PortOf { node: NodeId::new("node", node).unwrap(), port: PortIndex::new("port", *next).unwrap() }
+        };
+        let mut all: Vec<(Ends, u32)> = hosts.iter().map(|node| (Ends::Host(port(*node)), 9000)).collect();
+        all.extend(links.iter().map(|(a, b)| (Ends::Nodes(port(*a), port(*b)), 9000)));
+        let nodes: std::collections::BTreeSet<u64> =
+            links.iter().flat_map(|(a, b)| [*a, *b]).chain(hosts.iter().copied()).collect();
+        Fabric::new(block(), nodes.into_iter().map(|node| NodeId::new("node", node).unwrap()), all).unwrap()
+    }
+
+    /// Catches a bound by tiers alone, which a chain or ring of leaves and spines has too, and one that a node without hosts raises.
+    #[test]
+    fn programs_are_as_long_as_the_longest_path_there_and_back() {
+        let clos = [(1, 11), (1, 12), (2, 11), (2, 12), (3, 11), (3, 12)];
+        assert_eq!(most_nodes(&fabric(&[1, 2, 3], &clos)), 5);
+        assert_eq!(most_nodes(&fabric(&[1, 2], &clos)), 5, "a leaf without hosts");
+        assert_eq!(most_nodes(&fabric(&[1], &clos)), 1);
+        assert_eq!(
+            most_nodes(&fabric(&[1, 2, 3], &[clos.as_slice(), &[(21, 31), (22, 31)]].concat())),
+            5,
+            "a plane without hosts"
+        );
+        let pods = [(1, 11), (2, 11), (3, 12), (4, 12), (11, 21), (12, 21)];
+        assert_eq!(most_nodes(&fabric(&[1, 2, 3, 4], &pods)), 9);
+        let chain = [(1, 11), (2, 11), (2, 12), (3, 12), (3, 13), (4, 13)];
+        assert_eq!(most_nodes(&fabric(&[1, 2, 3, 4], &chain)), 17, "6 links and a detour of 2");
+        assert_eq!(most_nodes(&fabric(&[1, 2, 3], &[(1, 2), (2, 3), (3, 1)])), 7);
+        let line: Vec<(u64, u64)> = (1..20).map(|node| (node, node + 1)).collect();
+        assert_eq!(most_nodes(&fabric(&[1, 20], &line)), MOST_NODES);
+    }
 
     fn checked(values: &[u16], most: u8) -> Result<(), Refused> {
         let program = Program::new(values.iter().map(|&value| Usid::try_from(value).unwrap()).collect()).unwrap();
-        check(&program, &program.encode(UsidBlock::at_front("5f00::".parse().unwrap())), most)
+        check(&program, &program.encode(block()), most)
     }
 
     #[test]

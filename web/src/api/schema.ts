@@ -768,7 +768,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The paths from one host to another, each with its program, links and MTU. No source sends path programs yet. */
+        /** The paths from one host to another, each with its program, links and MTU. */
         get: operations["listPaths"];
         put?: never;
         post?: never;

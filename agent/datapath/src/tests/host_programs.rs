@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use canopy_model::host_programs::HostPrograms;
 use canopy_model::ids::PortIndex;
+use canopy_model::usid::{Usid, UsidBlock};
+use canopy_paths::host;
+use canopy_paths::program::Program;
 
 use super::boundary::{ICMPV6, UDP, at, extension, packet, udp};
 use super::paths::{HOP_LIMIT, NEXT_IPV6, NEXT_ROUTING, Node, srh};
@@ -231,6 +234,69 @@ fn no_forged_usid_leaves_the_edge() {
         }
     }
     assert_eq!(count(&mut node) - before, refused);
+}
+
+/// Catches ends and nodes that an agent with maps of another layout has to be given first: until then the host's programs would be dropped.
+#[test]
+fn another_layout_has_the_permission_before_the_first_reconcile() {
+    let mut node = edge();
+    node.bed.through_another_layout();
+    node.bed.reopen();
+    assert_eq!(node.bed.datapath.bpf.path_ends().keys().len(), 3);
+    assert_eq!(node.forwards("d0", &program("5f00:0:1:a::", AT_N10)).0, "d1");
+}
+
+/// Random programs: what the controller marks as refused, the edge drops for its form, and nothing else.
+#[test]
+fn the_controller_and_the_edge_have_the_same_rules() {
+    let block = UsidBlock::at_front(at("5f00::"));
+    for most_nodes in [5, 24] {
+        let mut node = edge();
+        permit(&mut node, Some(HostPrograms { most_nodes, ..permission() }));
+        let mut draw = 0x2545_F491_4F6C_DD1Du64;
+        let mut next = |below: usize| {
+            draw ^= draw << 13;
+            draw ^= draw >> 7;
+            draw ^= draw << 17;
+            (draw >> 33) as usize % below
+        };
+        let (mut refused, mut accepted) = (0, 0);
+        for _ in 0..20_000 {
+            let mut usids = vec![1];
+            for _ in 0..next(28) {
+                let before = usids.len().checked_sub(2).map_or(1, |at| usids[at]);
+                usids.push(match next(12) {
+                    0 | 1 => 0xE001 + next(8) as u16,
+                    2 => before,
+                    _ => [2, 7, 0x3F, 0xA, 0xB, 0xC, 0xDFFF][next(7)],
+                });
+            }
+            usids.push(5);
+            let usids = usids.into_iter().filter_map(|usid| Usid::try_from(usid).ok()).collect();
+            let Ok(path) = Program::new(usids) else { continue };
+            let header = path.encode(block);
+            let sent = match header.segments.len() {
+                0 => outer(header.destination, &inner(AT_5)),
+                _ => {
+                    let segments: Vec<String> = header.segments.iter().map(ToString::to_string).collect();
+                    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+                    let srh = srh(NEXT_IPV6, header.segments_left, &segments);
+                    packet(receiver(0), header.destination, 64, NEXT_ROUTING, &[srh, inner(AT_5)].concat())
+                }
+            };
+            // Behind the edge's check a program may still have no link.
+            node.bed.run("d0", &sent);
+            match host::check(&path, &header, most_nodes) {
+                Ok(()) => accepted += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        let key = |reason: &str| ("d0".to_owned(), reason.to_owned());
+        let drops = node.counted();
+        assert_eq!(drops.get(&key(FORGED)).copied().unwrap_or(0), refused, "{drops:?}");
+        assert_eq!(drops.get(&key(ELSEWHERE)), None);
+        assert!(accepted > 500 && refused > 500, "{accepted} accepted, {refused} refused");
+    }
 }
 
 /// Catches a tunnel around the boundary at the edge, which the host's own packets cannot pass.

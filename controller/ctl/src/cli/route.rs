@@ -10,7 +10,7 @@ pub struct RouteArgs {
     pub from: String,
     /// Host that it sends to.
     pub to: String,
-    /// Which path, as `get paths` has them in order, from 1 on; without it, the first one without a mark.
+    /// Which path, counted from 1 in the order of `get paths`; without it, the first one without a mark.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub path: Option<u16>,
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `route FROM TO`: the route with which the kernel of a host sends along a path (H.Encaps.Red, RFC 8986 section 5.2).
+//! `route FROM TO`: the routes with which the kernel of a host sends along a path (H.Encaps.Red, RFC 8986 section 5.2).
 
 use std::io::Write;
 use std::iter;
+use std::net::Ipv6Addr;
 
 use canopy_controller_api::HostResource;
 use canopy_controller_api::path::{PathItem, Paths};
@@ -12,7 +13,10 @@ use super::{paths, segment};
 use crate::cli::RouteArgs;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
-use crate::output::text;
+
+/// Octets that Linux takes off a route's MTU for H.Encaps, with an SRH or without: IPv6 header and SRH, and for each segment.
+const HEADROOM: u32 = 48;
+const HEADROOM_OF_SEGMENT: u32 = 16;
 
 /// See the module.
 ///
@@ -22,14 +26,22 @@ pub async fn run(client: &Client, args: &RouteArgs, out: &mut dyn Write) -> Resu
     let RouteArgs { from, to, path } = args;
     let listing = format!("paths from {from} to {to}");
     let paths: Paths = client.get(&listing, &paths::target(Some(from), Some(to))?).await?;
-    let target = format!("/api/v1/hosts/{}", segment("host", to)?);
-    let host: HostResource = client.get(&format!("host {to}"), &target).await?;
-    writeln!(out, "{}", route(&paths, *path, &host.spec.prefix.to_string())?)?;
+    let host = async |name: &str| -> Result<HostResource, Failure> {
+        client.get(&format!("host {name}"), &format!("/api/v1/hosts/{}", segment("host", name)?)).await
+    };
+    let (source, destination) = (host(from).await?, host(to).await?);
+    out.write_all(routes(&paths, *path, &source, &destination)?.as_bytes())?;
     Ok(())
 }
 
-/// The command that makes the route.
-fn route(paths: &Paths, number: Option<u16>, to: &str) -> Result<String, Failure> {
+/// The commands that make the routes: one to the destination's prefix, which encapsulates, and one to the block, by which the kernel sends
+/// what is encapsulated.
+fn routes(
+    paths: &Paths,
+    number: Option<u16>,
+    source: &HostResource,
+    destination: &HostResource,
+) -> Result<String, Failure> {
     let refused = |why: String| Failure::new(Exit::Error, why);
     if let Some(missing) = paths::missing(paths).into_iter().next() {
         return Err(refused(missing));
@@ -49,18 +61,34 @@ fn route(paths: &Paths, number: Option<u16>, to: &str) -> Result<String, Failure
     if let Some(why) = &path.refused {
         return Err(refused(format!("the edge of {} refuses the program: {why}", paths.from)));
     }
-    let port = port_of(path, &paths.from).ok_or_else(|| refused(format!("path without the link of {}", paths.from)))?;
-    let addresses = iter::once(path.destination).chain(path.segments.iter().rev().copied());
-    let segments: Vec<String> = addresses.map(|address| address.to_string()).collect();
-    let gateway = AddressPlan::default().host_gateway();
-    let (port, segments, mtu) = (text(port), segments.join(","), path.mtu);
-    Ok(format!("ip -6 route replace {to} encap seg6 mode encap.red segs {segments} via {gateway} dev {port} mtu {mtu}"))
+    let port = port_of(path, source)?;
+    let addresses: Vec<Ipv6Addr> = iter::once(path.destination).chain(path.segments.iter().rev().copied()).collect();
+    let [high, low, ..] = path.destination.segments();
+    let block = Ipv6Addr::new(high, low, 0, 0, 0, 0, 0, 0);
+    let segments = addresses.iter().map(Ipv6Addr::to_string).collect::<Vec<_>>().join(",");
+    let mtu = path.mtu + HEADROOM + HEADROOM_OF_SEGMENT * addresses.len() as u32;
+    let (to, via) = (destination.spec.prefix, format!("via {} dev {port}", AddressPlan::default().host_gateway()));
+    Ok(format!(
+        "ip -6 route replace {block}/32 {via}\nip -6 route replace {to} encap seg6 mode encap.red segs {segments} {via} mtu {mtu}\n"
+    ))
 }
 
 /// The port by which the path leaves its host.
-fn port_of<'a>(path: &'a PathItem, host: &str) -> Option<&'a str> {
-    let ends = path.links.first()?.link.split("--");
-    ends.filter_map(|end| end.split_once('/')).find(|(device, _)| *device == host).map(|(_, port)| port)
+///
+/// # Errors
+/// The link is another one, or the port's name is one that a shell would read as something else.
+fn port_of<'a>(path: &'a PathItem, source: &HostResource) -> Result<&'a str, Failure> {
+    let (host, near) = (&source.metadata.name, format!("{}/{}", source.spec.node, source.spec.port));
+    let link = path.links.first().map_or("", |link| link.link.as_str());
+    let far = link.strip_prefix(&*format!("{near}--")).or_else(|| link.strip_suffix(&*format!("--{near}")));
+    let port = far.and_then(|far| far.strip_prefix(&*format!("{host}/")));
+    let port = port.ok_or_else(|| Failure::new(Exit::Error, format!("{host} has moved meanwhile: try again")))?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@:-".contains(c);
+    if port.is_empty() || port.starts_with('-') || !port.chars().all(is_plain) {
+        let why = format!("the port of {host} is {:?} in the topology: that is no name to put into a command", port);
+        return Err(Failure::new(Exit::Error, why));
+    }
+    Ok(port)
 }
 
 #[cfg(test)]
@@ -82,21 +110,48 @@ mod tests {
         ]})
     }
 
+    fn host(name: &str, node: &str, port: &str, prefix: &str) -> HostResource {
+        let host = json!({"apiVersion": "canopy/v1", "kind": "Host", "metadata": {"name": name, "tenant": "default", "labels": {}, "generation": 1},
+            "spec": {"node": node, "port": port, "prefix": prefix, "address": "2001:db8::1", "mtu": 9000},
+            "status": {"port": "Up", "reason": "", "sources": 0, "receivers": 0, "groups": []}});
+        serde_json::from_value(host).unwrap()
+    }
+
     fn made(paths: Value, number: Option<u16>) -> Result<String, String> {
-        let paths = serde_json::from_value(paths).unwrap();
-        route(&paths, number, "2001:db8:0:2::/64").map_err(|e| e.message)
+        let paths: Paths = serde_json::from_value(paths).unwrap();
+        let source = host(&paths.from, "leaf1", "h1", "2001:db8:0:1::/64");
+        routes(&paths, number, &source, &host("h2", "leaf2", "h2", "2001:db8:0:2::/64")).map_err(|e| e.message)
     }
 
     /// Catches segments in the order of the wire, the port of the far end, and a path with a mark that is taken unasked.
     #[test]
     fn the_first_path_without_a_mark_is_taken_and_its_segments_are_in_the_order_of_the_way() {
-        let wanted = |segments| {
+        let wanted = |segments, mtu| {
             format!(
-                "ip -6 route replace 2001:db8:0:2::/64 encap seg6 mode encap.red segs {segments} via fe80::1 dev eth7 mtu 4200"
+                "ip -6 route replace 5f00::/32 via fe80::1 dev eth7\nip -6 route replace 2001:db8:0:2::/64 encap seg6 mode encap.red segs {segments} via fe80::1 dev eth7 mtu {mtu}\n"
             )
         };
-        assert_eq!(made(paths(), None), Ok(wanted("5f00:0:1:6:2:6:2:6,5f00:0:7:8:9::,5f00:0:2::")));
-        assert_eq!(made(paths(), Some(2)), Ok(wanted("5f00:0:1:5:2::")));
+        assert_eq!(made(paths(), None), Ok(wanted("5f00:0:1:6:2:6:2:6,5f00:0:7:8:9::,5f00:0:2::", 4_296)));
+        assert_eq!(made(paths(), Some(2)), Ok(wanted("5f00:0:1:5:2::", 4_264)));
+    }
+
+    /// Catches a name that the shell which the commands are given to would carry out, and the port of another device.
+    #[test]
+    fn a_port_is_that_of_the_host_and_a_plain_name() {
+        let with = |from: &str, link: &str| {
+            let mut paths = paths();
+            (paths["from"], paths["items"][2]["links"][0]["link"]) = (json!(from), json!(link));
+            made(paths, None)
+        };
+        for link in ["h--1/eth7--leaf1/h1", "leaf1/h1--h--1/eth7"] {
+            assert!(with("h--1", link).unwrap().contains("dev eth7\n"), "{link}");
+        }
+        assert!(with("h1", "leaf1/h1--h1/eth--0").unwrap().contains("dev eth--0\n"));
+        for port in ["eth0;reboot", "$(reboot)", "a b", "-6", "", "e\u{7}"] {
+            let error = with("h1", &format!("leaf1/h1--h1/{port}")).unwrap_err();
+            assert!(error.contains("no name to put into a command"), "{error}");
+        }
+        assert!(with("h1", "leaf9/h1--h1/eth7").unwrap_err().contains("has moved"));
     }
 
     #[test]

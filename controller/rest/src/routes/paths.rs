@@ -16,7 +16,7 @@ use crate::extract::ApiQuery;
 /// Segments of an SRH, at most: Hdr Ext Len has 8 bits.
 pub(crate) const MAX_SEGMENTS: usize = 127;
 
-/// The paths from one host to another, each with its program, links and MTU. No source sends path programs yet.
+/// The paths from one host to another, each with its program, links and MTU.
 #[utoipa::path(get, path = "/api/v1/paths", tag = "paths", operation_id = "listPaths", params(PathQuery),
     responses((status = 200, body = Paths, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 404, body = Problem, description = "no such host")))]
 pub(crate) async fn list(
