@@ -41,6 +41,8 @@ pub struct Fabric {
     tiers: Vec<u32>,
     /// By plane.
     tiered: Vec<bool>,
+    span: u32,
+    is_clos: bool,
 }
 
 /// A port of a node with what is behind it.
@@ -113,7 +115,11 @@ impl Fabric {
             let is_tiered = ports.iter().filter_map(|port| port.far).all(|far| tiers[node].abs_diff(tiers[far]) == 1);
             tiered[planes[node]] &= is_tiered;
         }
-        Ok(Self { block, ids, ports, mtus, planes, tiers, tiered })
+        let span = span(&ports, &planes, &tiers);
+        let top = tiers.iter().filter(|tier| **tier != u32::MAX).max().copied().unwrap_or(0);
+        let mut with_hosts = planes.iter().zip(&tiers).filter(|(_, tier)| **tier == 0);
+        let is_clos = with_hosts.all(|(plane, _)| tiered[*plane]) && span <= 2 * top;
+        Ok(Self { block, ids, ports, mtus, planes, tiers, tiered, span, is_clos })
     }
 
     /// The block of its uSIDs.
@@ -166,42 +172,15 @@ impl Fabric {
         self.tiered[plane]
     }
 
-    /// Links of the longest of the shortest paths between nodes with hosts, or a little less: exact in a Clos and in a tree; elsewhere it is that
-    /// of a pair which is far apart. Two searches for each plane.
+    /// Links of the longest of the shortest paths between nodes with hosts. Exact in a Clos and in a tree; in any other graph it is that of a pair
+    /// which is far apart.
     pub(crate) fn span(&self) -> u32 {
-        let mut first: Vec<Option<NodeIx>> = vec![None; self.tiered.len()];
-        for node in (0..self.len()).filter(|node| self.tiers[*node] == 0) {
-            first[self.planes[node]].get_or_insert(node);
-        }
-        let span = |node| self.farthest(self.farthest(node).1).0;
-        first.into_iter().flatten().map(span).max().unwrap_or(0)
-    }
-
-    /// The links to the node with hosts that is farthest away, and that node.
-    fn farthest(&self, from: NodeIx) -> (u32, NodeIx) {
-        let mut distances = vec![u32::MAX; self.len()];
-        distances[from] = 0;
-        let (mut order, mut next, mut found) = (vec![from], 0, (0, from));
-        while let Some(&node) = order.get(next) {
-            next += 1;
-            if self.tiers[node] == 0 {
-                found = (distances[node], node);
-            }
-            for (_, far) in self.neighbours(node) {
-                if distances[far] == u32::MAX {
-                    distances[far] = distances[node] + 1;
-                    order.push(far);
-                }
-            }
-        }
-        found
+        self.span
     }
 
     /// Every plane with hosts is a Clos, as far as its tiers and the span show.
     pub(crate) fn is_clos(&self) -> bool {
-        let top = self.tiers.iter().filter(|tier| **tier != u32::MAX).max().copied().unwrap_or(0);
-        let with_hosts = (0..self.len()).filter(|node| self.tiers[*node] == 0);
-        with_hosts.map(|node| self.planes[node]).all(|plane| self.tiered[plane]) && self.span() <= 2 * top
+        self.is_clos
     }
 }
 
@@ -241,6 +220,36 @@ fn tiers(ports: &[Vec<Port>]) -> Vec<u32> {
         tier += 1;
     }
     tiers
+}
+
+/// See [`Fabric::span`]. Two searches for each plane.
+fn span(ports: &[Vec<Port>], planes: &[usize], tiers: &[u32]) -> u32 {
+    let mut first = BTreeMap::new();
+    for (node, plane) in planes.iter().enumerate().filter(|(node, _)| tiers[*node] == 0) {
+        first.entry(plane).or_insert(node);
+    }
+    let span = |node: &NodeIx| farthest(ports, tiers, farthest(ports, tiers, *node).1).0;
+    first.values().map(span).max().unwrap_or(0)
+}
+
+/// The links to the node with hosts that is farthest away, and that node.
+fn farthest(ports: &[Vec<Port>], tiers: &[u32], from: NodeIx) -> (u32, NodeIx) {
+    let mut distances = vec![u32::MAX; ports.len()];
+    distances[from] = 0;
+    let (mut order, mut next, mut found) = (vec![from], 0, (0, from));
+    while let Some(&node) = order.get(next) {
+        next += 1;
+        if tiers[node] == 0 {
+            found = (distances[node], node);
+        }
+        for far in ports[node].iter().filter_map(|port| port.far) {
+            if distances[far] == u32::MAX {
+                distances[far] = distances[node] + 1;
+                order.push(far);
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
