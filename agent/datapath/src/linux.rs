@@ -409,7 +409,7 @@ impl LinuxDatapath {
         Ok((Settled { base: without_thresholds(&spec.base), interfaces }, errors))
     }
 
-    /// What programs of hosts may be does not change with links: it is read and compared when it changes, and in an audit.
+    /// Writes what programs of hosts may be, if it has changed, or in an audit: a base with other routes alone does not read these maps.
     fn permit_programs(&mut self, base: &NodeBase, scope: Scope) -> Result<()> {
         if scope != Scope::All && self.permitted.as_ref().is_some_and(|permitted| *permitted == base.host_programs) {
             return Ok(());

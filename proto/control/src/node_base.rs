@@ -236,7 +236,7 @@ impl From<&PathLink> for pb::PathLink {
     }
 }
 
-/// [`each`] needs a conversion that is not one of foreign types.
+/// An end, as [`each`] converts it: a tuple cannot implement the conversion here.
 struct PathEnd((Ipv6Net, NodeId));
 
 impl TryFrom<pb::PathEnd> for PathEnd {
