@@ -5,6 +5,7 @@ fn main() -> std::io::Result<()> {
     tonic_prost_build::configure()
         // Items are shared, not copied, between what a node holds, what travels and what the ledger stores.
         .bytes(".canopy.v1.GroupItem.program")
+        .bytes(".canopy.v1.FabricItem.content")
         .bytes(".canopy.v1.NodeDelta.base")
         .bytes(".canopy.v1.SnapshotPage.base")
         // They have a secret: `srh_hmac.rs` and `identity.rs` have their Debug forms.
@@ -15,6 +16,7 @@ fn main() -> std::io::Result<()> {
                 "proto/canopy/v1/membership.proto",
                 "proto/canopy/v1/pacer.proto",
                 "proto/canopy/v1/identity.proto",
+                "proto/canopy/v1/fabric.proto",
             ],
             &["proto"],
         )

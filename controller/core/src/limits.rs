@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Limits of one domain. Each is checked where the object is created.
 
-/// Forwarding nodes.
-pub const MAX_NODES: usize = 16_384;
-/// Hosts.
-pub const MAX_HOSTS: usize = 131_072;
-/// Links.
-pub const MAX_LINKS: usize = 1_048_576;
+pub use canopy_model::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
+
 /// Groups.
 pub const MAX_GROUPS: usize = 1_048_576;
 /// Members of one group.

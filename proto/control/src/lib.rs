@@ -6,6 +6,7 @@
 //!
 //! - [`items`]: a node's desired state as it travels and is stored: encoded items and the digest over them.
 //! - [`update`]: snapshots and deltas of a node's desired state, and how an agent applies them.
+//! - [`fabric`]: what a host composes path programs from, as it travels and is stored, and how it is received.
 //! - the other modules hold the conversions, one file per group of messages.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -15,6 +16,7 @@ pub mod pb {
     tonic::include_proto!("canopy.v1");
 }
 
+pub mod fabric;
 pub mod items;
 pub mod staged;
 pub mod update;

@@ -7,7 +7,8 @@
 //! - [`ids`]: small numbers with their ranges (QPN, PSN, node, tree, group identifiers).
 //! - [`addressing`]: the domain's address plan, from which every SID and address is derived.
 //! - [`usid`]: the number plan of uSIDs under the block.
-//! - [`topology`], [`group`], [`member`]: intents of operators and hosts.
+//! - [`topology`], [`group`], [`member`]: intents of operators and hosts. [`limits`]: how large a topology is at most.
+//! - [`fabric`]: what a host composes path programs from.
 //! - [`node_spec`]: desired state of one node; leaves the agent no choice. [`programs`]: its part that grows with the groups, [`routes`]: that
 //!   which grows with the topology.
 //! - [`srh_hmac`]: keys of the SRH HMAC TLV.
@@ -26,11 +27,13 @@ pub mod congestion;
 pub mod digest;
 pub mod drain;
 pub mod error;
+pub mod fabric;
 pub mod group;
 pub mod host_programs;
 pub mod ids;
 pub mod instruction;
 pub mod labels;
+pub mod limits;
 pub mod log_level;
 pub mod member;
 pub mod node_spec;
