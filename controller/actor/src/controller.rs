@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use canopy_controller_core::confirmations::Confirmations;
+use canopy_controller_core::fabric_now::FabricNow;
 use canopy_controller_core::fields::GroupField;
 use canopy_controller_core::health::Health;
 use canopy_controller_core::principal::Principal;
@@ -82,6 +83,8 @@ pub(crate) struct Shared {
     group_news: News,
     node_news: News,
     waited_groups: Arc<WaitedGroups>,
+    /// See [`Controller::follow_fabric`].
+    fabric: watch::Sender<Arc<FabricNow>>,
     /// See [`Health::version`].
     problems: watch::Sender<u64>,
     /// See [`Controller::follow_audit`].
@@ -147,8 +150,10 @@ impl Controller {
         events: Events,
     ) -> Self {
         let phases = phases_of(&domain);
+        let fabric = watch::Sender::new(Arc::new(domain.fabric_now()));
         Self(Arc::new(Shared {
             domain: RwLock::new(domain),
+            fabric,
             store,
             authority: OnceLock::new(),
             commands,
@@ -430,10 +435,12 @@ impl Controller {
     /// The node is unknown.
     pub fn report(&self, mut status: NodeStatus) -> Result<(), DomainError> {
         let (node, took, back_within) = (status.node.clone(), status.took.take(), status.back_within.take());
-        let (is_news, confirmed, groups) = self.write(|d| {
+        let (is_news, is_other_contract, confirmed, groups) = self.write(|d| {
+            let contract = d.early_contract(&node);
             let confirmed = (status.observed_term == d.term()).then_some(status.observed_generation);
             d.agent_announces(&node, back_within);
-            (d.is_news(&status), confirmed, d.report(status))
+            let (is_news, groups) = (d.is_news(&status), d.report(status));
+            (is_news, d.early_contract(&node) != contract, confirmed, groups)
         });
         let groups = groups?;
         if let Some(generation) = confirmed {
@@ -442,6 +449,9 @@ impl Controller {
             self.reconciled(&node, &traced, took, now);
         }
         self.node_changed(&node);
+        if is_other_contract {
+            self.contracts_changed();
+        }
         self.groups_changed(&groups);
         self.ports_reported(&node);
         if is_news {
@@ -483,6 +493,10 @@ impl Controller {
     /// The next entry of the audit gets this sequence number.
     pub(crate) fn audit_ends_at(&self, next: u64) {
         self.0.audited.send_if_modified(|known| std::mem::replace(known, next) != next);
+    }
+
+    pub(crate) fn fabric(&self) -> &watch::Sender<Arc<FabricNow>> {
+        &self.0.fabric
     }
 
     /// What nodes counted.
@@ -628,6 +642,7 @@ impl Controller {
     /// Publishes a command's changes to the nodes and to the watchers of groups.
     pub(crate) fn publish(&self, applied: &Applied) {
         self.publish_nodes(&applied.nodes);
+        self.fabric_changed();
         self.groups_changed(&applied.groups);
         self.limit_moves(&applied.groups);
         // A command may take away what the group waited for.

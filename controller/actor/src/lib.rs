@@ -32,6 +32,7 @@ mod drains;
 mod due;
 pub mod error;
 pub mod events;
+mod fabric;
 pub mod health;
 mod history;
 mod hmac;

@@ -23,7 +23,7 @@
 //! - `delivery`: whether a group's data is acknowledged; `progress`: which branch of a node holds the minimum; `status`: plan compared with reports.
 //! - `drops`: drop counters that are signs of what is wrong; `health`: what is, since when, and what caused it.
 //! - `chart`: what was measured over the last minutes and hours; `incident`: each opening of a problem, with the charts around it.
-//! - `path`: paths by uSIDs as APIs show them.
+//! - `path`: paths by uSIDs as APIs show them; `fabric_now`: what hosts compose path programs from.
 //! - `scan`, `selector`, `fields`: which resources a list has.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
@@ -43,6 +43,7 @@ pub mod drops;
 pub mod effect;
 pub mod encoding;
 pub mod error;
+pub mod fabric_now;
 pub mod fields;
 mod first_hops;
 pub mod health;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::drain::DrainTarget;
+use canopy_model::fabric::HostFabric;
 use canopy_model::host_programs::{HostPrograms, MOST_NODES};
 use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::routes::Destinations;
@@ -21,6 +22,11 @@ use ipnet::Ipv6Net;
 use crate::hops::{Hops, UNREACHED};
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 use crate::ranked::{Ranked, rank};
+
+mod host_fabric;
+
+/// An end of a link.
+pub type LinkEnd = (NodeId, PortIndex);
 
 /// Index of a node in its [`Network`], in the order of declaration. Meaningless in another network.
 pub(crate) type NodeIx = usize;
@@ -52,6 +58,8 @@ pub(crate) struct Network {
     block: UsidBlock,
     /// Made when it is first asked for: most networks that are built are not asked for paths.
     fabric: Arc<OnceLock<Option<Fabric>>>,
+    /// The same as hosts get it. Made when it is first asked for.
+    host_fabric: Arc<OnceLock<Arc<HostFabric>>>,
     hops: Hops,
     /// Made when routes are first asked for.
     ranked: Arc<OnceLock<Ranked>>,
@@ -181,6 +189,7 @@ impl Network {
             avoided: FixedBitSet::new(),
             block: plan.usid_block(),
             fabric: Arc::default(),
+            host_fabric: Arc::default(),
             hops: Hops::default(),
             ranked: Arc::default(),
             by_address: Arc::default(),
@@ -452,6 +461,21 @@ impl Network {
     pub(crate) fn fabric(&self) -> Option<&Fabric> {
         // A validated topology has each node and port once: there is a fabric.
         self.fabric.get_or_init(|| fabric(self.block, &self.spec, &self.ports).ok()).as_ref()
+    }
+
+    /// What hosts compose programs from: the same, with names and prefixes.
+    pub(crate) fn host_fabric(&self) -> &Arc<HostFabric> {
+        self.host_fabric.get_or_init(|| Arc::new(host_fabric::host_fabric(self)))
+    }
+
+    /// The links between nodes that are drained or dead, each by its `a` end. A few instructions per link.
+    pub(crate) fn unusable(&self) -> Arc<[LinkEnd]> {
+        host_fabric::unusable(self)
+    }
+
+    /// The block of uSIDs.
+    pub(crate) fn block(&self) -> UsidBlock {
+        self.block
     }
 
     /// The node with this number. It compares the numbers of all nodes.

@@ -17,7 +17,7 @@
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of groups over another network; `affected`: of which groups, if only links go out of service and come back.
 //! - `tenants`: what tenants have beside their quotas; `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`, `silence_commands`: checks of commands, by resource.
-//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `node_views`, `link_views`, `flow_views`, `host_views`, `path_views`: what APIs show; `paging`: a page of it; `queries`: how [`Domain`] is asked for it.
+//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `node_views`, `link_views`, `flow_views`, `host_views`, `path_views`: what APIs show; `fabric_now`: what hosts get; `paging`: a page of it; `queries`: how [`Domain`] is asked for it.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
 use std::collections::BTreeSet;
@@ -73,6 +73,7 @@ mod drain_commands;
 mod drains;
 mod drops;
 mod effects;
+mod fabric_now;
 mod far;
 mod flow_views;
 mod group_change;

@@ -33,6 +33,7 @@ mod deleting;
 mod draft;
 mod drains;
 mod effects;
+mod fabric_now;
 mod hmac;
 mod hosts;
 mod large;
