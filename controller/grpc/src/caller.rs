@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which program makes a call, and what it may do with whose name: the only place of the southbound API that decides it.
 //!
-//! | caller | NodeService | MembershipService | IdentityService |
+//! | caller | NodeService | MembershipService, FabricService | IdentityService |
 //! |---|---|---|---|
 //! | a program that can open the controller's socket | any node | any host | - |
 //! | the agent of a node | that node | hosts that are attached to it | Renew, FollowAuthorities, IdentifyPod on its node |

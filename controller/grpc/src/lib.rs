@@ -8,7 +8,7 @@
 //! - `guard`: what one caller may have in flight; `whole` has the messages that are passed on, `items` how much may be in one.
 //! - `leases`: memberships that end with the agent of their host.
 //! - `traced`: the span of a join or a leave.
-//! - `node`, `membership` and `identity`: one service each. Desired state travels on one `watch` per node, so a slow agent gets the
+//! - `node`, `membership`, `fabric` and `identity`: one service each. Desired state travels on one `watch` per node, so a slow agent gets the
 //!   newest state and never a queue.
 
 mod by;
@@ -16,6 +16,7 @@ mod caller;
 mod closing;
 mod content;
 pub mod error;
+mod fabric;
 mod guard;
 mod identity;
 mod items;

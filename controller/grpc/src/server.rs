@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_control::pb::fabric_service_server::FabricServiceServer;
 use canopy_control::pb::identity_service_server::IdentityServiceServer;
 use canopy_control::pb::membership_service_server::MembershipServiceServer;
 use canopy_control::pb::node_service_server::NodeServiceServer;
@@ -17,6 +18,7 @@ use tonic::transport::server::Router;
 use tonic::{Request, Status};
 
 use crate::caller::Caller;
+use crate::fabric::Fabrics;
 use crate::guard::{Guard, Guarded};
 use crate::identity::Identities;
 use crate::keys::Keys;
@@ -31,7 +33,9 @@ pub const MAX_RESPONSE_BYTES: usize = 256 << 20;
 const MAX_ENROLLMENT_BYTES: usize = 4 << 10;
 /// Largest request of MembershipService, bytes: two names and some numbers.
 const MAX_MEMBERSHIP_BYTES: usize = 16 << 10;
-/// Calls at once on one connection: an agent has three, a host one per group that it watches and per membership that it holds.
+/// Largest request of FabricService, bytes: a name and a digest.
+const MAX_FABRIC_BYTES: usize = 4 << 10;
+/// Calls at once on one connection: an agent has three, that of a host one for the fabric, and one per group that it watches and per membership that it holds.
 const MAX_STREAMS: u32 = 1024;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// Octets that a client may send before the controller has taken them, on one call and on one connection.
@@ -43,7 +47,7 @@ const MAX_RESETS_BY_ERROR: usize = 256;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// NodeService, MembershipService, IdentityService and gRPC health. `registrar` makes the certificates of agents, if they connect over TLS, also for those that `attestor` confirms. When `closing` becomes true, open streams end with UNAVAILABLE.
+/// NodeService, MembershipService, FabricService, IdentityService and gRPC health. `registrar` makes the certificates of agents, if they connect over TLS, also for those that `attestor` confirms. When `closing` becomes true, open streams end with UNAVAILABLE.
 pub async fn server(
     controller: Controller,
     registrar: Option<Arc<Registrar>>,
@@ -56,11 +60,14 @@ pub async fn server(
         IdentityServiceServer::new(Identities::new(controller.clone(), registrar, closing.clone(), attestor));
     let keys = Keys::default();
     let nodes = NodeServiceServer::new(Nodes::new(controller.clone(), keys.clone(), closing.clone()));
+    let fabric = FabricServiceServer::new(Fabrics::new(controller.clone(), keys.clone(), closing.clone()));
     let membership = MembershipServiceServer::new(Membership::new(controller, keys, leases, closing));
     let nodes = nodes.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES);
     let membership =
         membership.max_decoding_message_size(MAX_MEMBERSHIP_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES);
+    let fabric = fabric.max_decoding_message_size(MAX_FABRIC_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES);
     health.set_serving::<NodeServiceServer<Nodes>>().await;
+    health.set_serving::<FabricServiceServer<Fabrics>>().await;
     health.set_serving::<MembershipServiceServer<Membership>>().await;
     let guard = Guard::default();
     Server::builder()
@@ -76,6 +83,7 @@ pub async fn server(
         .add_service(Guarded::new(identities.max_decoding_message_size(MAX_ENROLLMENT_BYTES), &guard))
         .add_service(InterceptedService::new(Guarded::new(nodes, &guard.apart()), only_known))
         .add_service(InterceptedService::new(Guarded::new(membership, &guard.apart()), only_known))
+        .add_service(InterceptedService::new(Guarded::new(fabric, &guard.apart()), only_known))
 }
 
 /// Refuses callers without a valid certificate before a message of theirs is read, which may be large.

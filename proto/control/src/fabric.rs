@@ -13,5 +13,5 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use items::{FabricDigest, FabricItems};
+pub use items::{FabricDigest, FabricItems, FabricPages};
 pub use received::{Held, ReceiveError, Received};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_control::pb;
+use canopy_control::pb::fabric_service_client::FabricServiceClient;
 use canopy_control::pb::identity_service_client::IdentityServiceClient;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
@@ -81,7 +82,7 @@ fn is_broken(code: Code) -> bool {
 }
 
 /// Every call, each for node n1, host s1 at n1 or group g1.
-const CALLS: [&str; 13] = [
+const CALLS: [&str; 15] = [
     "watch",
     "report",
     "telemetry",
@@ -95,10 +96,12 @@ const CALLS: [&str; 13] = [
     "follow authorities",
     "enroll with a used token",
     "identify a pod",
+    "fabric own",
+    "fabric other",
 ];
 
 /// Which of them are of which RPC.
-const RPCS: [(&str, &[&str]); 11] = [
+const RPCS: [(&str, &[&str]); 12] = [
     ("Watch", &["watch"]),
     ("Report", &["report"]),
     ("StreamTelemetry", &["telemetry"]),
@@ -110,6 +113,7 @@ const RPCS: [(&str, &[&str]); 11] = [
     ("FollowAuthorities", &["follow authorities"]),
     ("Enroll", &["enroll with a used token"]),
     ("IdentifyPod", &["identify a pod"]),
+    ("WatchFabric", &["fabric own", "fabric other"]),
 ];
 
 async fn call(what: &str, channel: Channel, own: Option<&Credentials>) -> Code {
@@ -180,6 +184,11 @@ async fn call_with(what: &str, channel: Channel, own: Option<&Credentials>, used
             let request = pb::IdentifyPodRequest { kubernetes_token: "of.a.pod".into() };
             IdentityServiceClient::new(channel).identify_pod(request).await.map(drop)
         }
+        "fabric own" | "fabric other" => {
+            let host = if what == "fabric own" { "s1" } else { "r1" };
+            let watch = pb::WatchFabricRequest { host: host.into(), ..Default::default() };
+            FabricServiceClient::new(channel).watch_fabric(watch).await.map(drop)
+        }
         other => panic!("{other}"),
     };
     answer.map_or_else(|status| status.code(), |()| Code::Ok)
@@ -201,36 +210,44 @@ async fn every_identity_gets_what_is_its_own_and_nothing_else() {
     domain.registrar.enroll(&used, &"node/n3".parse().unwrap(), &own, now).unwrap();
     let expired = ago(LIFETIME + Duration::from_secs(60));
     let table = [
-        ("no certificate", None, [Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, No, Who]),
+        ("no certificate", None, [Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, Who, No, Who, Who, Who]),
         // This controller confirms no tokens of Kubernetes.
         // s1 is a member with another QPN and without a lease, the group "none" does not exist: these are the domain's answers.
         (
             "node/n1",
             Some(domain.made("node/n1", now)),
-            [Yes, Yes, Yes, Exists, No, No, Missing, No, Yes, Yes, Yes, No, Unset],
+            [Yes, Yes, Yes, Exists, No, No, Missing, No, Yes, Yes, Yes, No, Unset, Yes, No],
         ),
         (
             "node/n2",
             Some(domain.made("node/n2", now)),
-            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No, Unset],
+            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No, Unset, No, Yes],
         ),
         (
             "host/s1",
             Some(domain.made("host/s1", now)),
-            [No, No, No, Exists, No, No, Missing, No, Yes, Yes, Yes, No, Unset],
+            [No, No, No, Exists, No, No, Missing, No, Yes, Yes, Yes, No, Unset, Yes, No],
         ),
         (
             "host/r1",
             Some(domain.made("host/r1", now)),
-            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No, Unset],
+            [No, No, No, No, Exists, Missing, No, Missing, Yes, Yes, Yes, No, Unset, No, Yes],
         ),
         // A host that has a node's name is not that node.
-        ("host/n1", Some(domain.made("host/n1", now)), [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No, Unset]),
-        ("node/s1", Some(domain.made("node/s1", now)), [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No, Unset]),
+        (
+            "host/n1",
+            Some(domain.made("host/n1", now)),
+            [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No, Unset, No, No],
+        ),
+        (
+            "node/s1",
+            Some(domain.made("node/s1", now)),
+            [No, No, No, No, No, No, No, No, Yes, Yes, Yes, No, Unset, No, No],
+        ),
         (
             "expired node/n1",
             Some(domain.made("node/n1", expired)),
-            [Who, Who, Who, Who, Who, Who, Who, Who, Who, Yes, Who, No, Who],
+            [Who, Who, Who, Who, Who, Who, Who, Who, Who, Yes, Who, No, Who, Who, Who],
         ),
     ];
     for (identity, own, wanted) in table {
@@ -268,6 +285,7 @@ fn every_rpc_of_the_controller_is_called() {
         include_str!("../../../../proto/control/proto/canopy/v1/node.proto"),
         include_str!("../../../../proto/control/proto/canopy/v1/membership.proto"),
         include_str!("../../../../proto/control/proto/canopy/v1/identity.proto"),
+        include_str!("../../../../proto/control/proto/canopy/v1/fabric.proto"),
     ];
     let names = contract.iter().flat_map(|text| text.lines()).filter_map(|line| line.trim().strip_prefix("rpc "));
     let mut names: Vec<&str> = names.filter_map(|line| line.split('(').next()).collect();

@@ -6,6 +6,7 @@
 mod attestation;
 mod captures;
 mod end_to_end;
+mod fabric;
 mod identities;
 mod leases;
 mod lives;

@@ -2,6 +2,7 @@
 //! The nodes of a fabric as octets with their digest, and the pages that turn one such set into another.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use canopy_model::FieldError;
@@ -99,32 +100,57 @@ impl FabricItems {
         &self.nodes
     }
 
-    /// The pages that turn `from` into these nodes, of which the last one has `state`: all nodes without `from`, and no node if it is the same.
-    /// Each node of both is compared once.
-    pub fn pages(&self, from: Option<&Self>, state: pb::FabricState) -> Vec<pb::WatchFabricResponse> {
-        let mut pages = vec![pb::WatchFabricResponse { reset: from.is_none(), ..Default::default() }];
-        let mut octets = 0;
-        let mut page_for = |pages: &mut Vec<pb::WatchFabricResponse>, more: usize| {
-            if octets > 0 && octets + more > PAGE_OCTETS {
-                pages.push(pb::WatchFabricResponse::default());
-                octets = 0;
-            }
-            octets += more;
-        };
+    /// The pages that turn `from` into these nodes: all nodes without `from`, and none if it is the same. Each node of both is compared once.
+    pub fn pages(&self, from: Option<&Self>) -> FabricPages {
+        let mut pages = Pages::default();
+        pages.current.reset = from.is_none();
         if from.is_none_or(|from| from.digest != self.digest) {
             let held = |node| from.and_then(|from| from.nodes.get(node));
             for (node, item) in self.nodes.iter().filter(|(node, item)| held(node) != Some(item)) {
-                page_for(&mut pages, item.octets() + ITEM_OCTETS);
-                pages.iter_mut().last().into_iter().for_each(|page| page.nodes.push(item.wire(*node)));
+                pages.page_for(item.octets() + ITEM_OCTETS).nodes.push(item.wire(*node));
             }
             let before = from.into_iter().flat_map(|from| from.nodes.keys());
             for node in before.filter(|node| !self.nodes.contains_key(node)) {
-                page_for(&mut pages, GONE_OCTETS);
-                pages.iter_mut().last().into_iter().for_each(|page| page.gone.push(u32::from(node.get())));
+                pages.page_for(GONE_OCTETS).gone.push(u32::from(node.get()));
             }
         }
-        pages.iter_mut().last().into_iter().for_each(|page| page.state = Some(state.clone()));
-        pages
+        FabricPages { full: pages.full.into(), last: pages.current }
+    }
+}
+
+/// A change as it travels, without the state of the host that gets it. Clones share the pages.
+#[derive(Clone, Debug)]
+pub struct FabricPages {
+    full: Arc<[pb::WatchFabricResponse]>,
+    last: pb::WatchFabricResponse,
+}
+
+impl FabricPages {
+    /// The pages, of which the last one has `state`. A page is copied when its turn comes; its octets are shared.
+    pub fn with_state(self, state: pb::FabricState) -> impl Iterator<Item = pb::WatchFabricResponse> + Send {
+        let Self { full, mut last } = self;
+        last.state = Some(state);
+        let before = full.len();
+        (0..before).map(move |page| full[page].clone()).chain(std::iter::once(last))
+    }
+}
+
+#[derive(Default)]
+struct Pages {
+    full: Vec<pb::WatchFabricResponse>,
+    current: pb::WatchFabricResponse,
+    octets: usize,
+}
+
+impl Pages {
+    /// The page that has room for so many octets more.
+    fn page_for(&mut self, octets: usize) -> &mut pb::WatchFabricResponse {
+        if self.octets > 0 && self.octets + octets > PAGE_OCTETS {
+            self.full.push(std::mem::take(&mut self.current));
+            self.octets = 0;
+        }
+        self.octets += octets;
+        &mut self.current
     }
 }
 

@@ -62,9 +62,12 @@ impl Held {
 
     /// Octets from which [`Received::restore`] has it again.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut whole = pb::WatchFabricResponse { reset: true, state: Some(self.state()), ..Default::default() };
-        let pages = self.items.pages(None, pb::FabricState::default());
-        whole.nodes = pages.into_iter().flat_map(|page| page.nodes).collect();
+        let pages = self.items.pages(None).with_state(self.state());
+        let whole = pages.fold(pb::WatchFabricResponse::default(), |mut whole, page| {
+            whole.reset |= page.reset;
+            whole.nodes.extend(page.nodes);
+            pb::WatchFabricResponse { state: page.state, ..whole }
+        });
         whole.encode_to_vec()
     }
 }
