@@ -7,12 +7,16 @@
 //! it ends with the process that made it: [`leases`] has who holds which, [`ending`] leaves.
 //! [`service`] checks each call and forwards it over a separate connection, so that slow applications do not delay the agent's
 //! own calls. [`Served`] has the hosts: those of a node, or the machine itself, whose leases [`upstream`] holds at the controller.
+//! For the daemons of such a machine, [`flows`] has its sources, and [`fabric`] what path programs are composed from, as [`follow`] has it from
+//! the controller, or from the file of the agent before.
 //!
 //! Errors here never stop forwarding: if the socket cannot be created, the agent logs an error and retries.
 
 mod access;
 mod ending;
+mod fabric;
 mod flows;
+mod follow;
 mod known;
 mod leases;
 mod listen;
@@ -30,6 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_control::pb::fabric_service_server::FabricServiceServer;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::membership_service_server::MembershipServiceServer;
 use canopy_control::pb::source_flow_service_server::SourceFlowServiceServer;
@@ -39,7 +44,9 @@ use tonic::transport::{Channel, Server};
 use crate::config::HostSocket;
 use access::Access;
 use ending::Ending;
+use fabric::Fabrics;
 use flows::SourceFlows;
+use follow::Follower;
 use leases::{Leases, Unheld};
 use owners::Owners;
 pub use served::Served;
@@ -113,11 +120,26 @@ impl Hosts {
         // A pacer has the flows of all sources of the machine, whichever pods they are of: where pods are callers, there is none for it.
         let flows = upstream.as_ref().filter(|_| tokens.is_none());
         let flows = flows.map(|upstream| SourceFlows::new(upstream.flows(), closing.clone()));
+        // One stream on the connection of the calls of applications, of which [`service`] lets half as many be open as the controller permits.
+        let follower = match &ending.served {
+            Served::Host { name, random, .. } if tokens.is_none() => {
+                let (controller, random) = (self.controller.clone(), Arc::clone(random));
+                Some((name, Follower::load(name, &self.state_dir, controller, random, closing.clone())))
+            }
+            _ => None,
+        };
+        let fabric = follower.as_ref().map(|(name, follower)| Fabrics::new(name, follower.held(), closing.clone()));
+        // It ends once its file is written.
+        let following = async {
+            if let Some((_, follower)) = &follower {
+                follower.run().await;
+            }
+        };
         let membership = Membership::new(self.target, &ending, tokens, upstream);
-        let socket = Socket { config: self.config, access, membership, flows, on_ready: self.on_ready };
+        let socket = Socket { config: self.config, access, membership, flows, fabric, on_ready: self.on_ready };
         let serving = socket.serve(&ending, unheld, &mut closing);
         tokio::select! {
-            () = serving => {}
+            _ = async { tokio::join!(serving, following) } => {}
             () = leases.watch_the_clock() => {}
         }
     }
@@ -130,6 +152,8 @@ struct Socket {
     membership: Membership,
     /// Of the agent of a host: that of a node has them in no stream.
     flows: Option<SourceFlows>,
+    /// Of the agent of a host.
+    fabric: Option<Fabrics>,
     on_ready: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -150,6 +174,7 @@ impl Socket {
                         .http2_max_header_list_size(MAX_HEADER_BYTES)
                         .add_service(service)
                         .add_optional_service(self.flows.clone().map(SourceFlowServiceServer::new))
+                        .add_optional_service(self.fabric.clone().map(FabricServiceServer::new))
                         .serve_with_incoming_shutdown(incoming, async move { closed(&mut end).await });
                     match served.await {
                         Ok(()) => return,

@@ -60,7 +60,7 @@ fn state(items: &FabricItems, sender: &Sender) -> pb::FabricState {
     (items.digest(), sender).into()
 }
 
-fn pages(items: &FabricItems, from: Option<&FabricItems>, sender: &Sender) -> Vec<pb::WatchFabricResponse> {
+fn pages_of(items: &FabricItems, from: Option<&FabricItems>, sender: &Sender) -> Vec<pb::WatchFabricResponse> {
     items.pages(from).with_state((items.digest(), sender).into()).collect()
 }
 
@@ -138,9 +138,9 @@ proptest! {
         for fabric in fabrics {
             let items = FabricItems::encode(&fabric);
             let sender = sender(vec![(node(1), port(2))]);
-            let held = take(&mut received, pages(&items, sent.as_ref(), &sender)).unwrap();
+            let held = take(&mut received, pages_of(&items, sent.as_ref(), &sender)).unwrap();
             prop_assert_eq!((&*held.fabric, &*held.sender, &*held.items), (&fabric, &sender, &items));
-            let whole = take(&mut Received::default(), pages(&items, None, &sender)).unwrap();
+            let whole = take(&mut Received::default(), pages_of(&items, None, &sender)).unwrap();
             prop_assert_eq!(&whole, &held);
             let mut restored = Received::restore(held.to_octets()).unwrap();
             prop_assert_eq!(restored.held(), Some(&held));
@@ -159,7 +159,7 @@ fn neighbouring_links_and_hosts_travel_as_one_run() {
     let items = FabricItems::encode(&fabric);
     let octets: usize = items.nodes().values().map(|item| item.octets()).sum();
     assert!(octets < 432 * 70, "{octets} octets");
-    assert_eq!(pages(&items, None, &sender(vec![])).len(), 1);
+    assert_eq!(pages_of(&items, None, &sender(vec![])).len(), 1);
 
     // No two of these links form a run.
     let lone = |n: u64| FabricNode {
@@ -168,7 +168,7 @@ fn neighbouring_links_and_hosts_travel_as_one_run() {
         hosts: Vec::new(),
     };
     let items = FabricItems::encode(&HostFabric { nodes: (1..=100).map(|n| (node(n), lone(n))).collect() });
-    let pages = pages(&items, None, &sender(vec![]));
+    let pages = pages_of(&items, None, &sender(vec![]));
     assert!(pages.len() > 1 && pages.iter().all(|page| page.encoded_len() <= (256 << 10) + 512), "{}", pages.len());
     assert!(pages[0].reset && pages[1..].iter().all(|page| !page.reset), "a later page forgets the ones before");
     let with_state: Vec<bool> = pages.iter().map(|page| page.state.is_some()).collect();
@@ -185,14 +185,14 @@ fn a_changed_link_is_one_item_and_an_equal_fabric_none() {
     after.nodes.remove(&node(6));
     let [before, after] = [before, after].map(|fabric| FabricItems::encode(&fabric));
     let sender = sender(vec![]);
-    let pages = pages(&after, Some(&before), &sender);
+    let pages = pages_of(&after, Some(&before), &sender);
     let [page] = &pages[..] else { panic!("{} pages", pages.len()) };
     let changed: Vec<u32> = page.nodes.iter().map(|item| item.node).collect();
     assert_eq!((page.reset, changed, &page.gone[..]), (false, vec![3], &[6][..]));
 
     let mut received = Received::default();
-    let first = take(&mut received, pages(&after, None, &sender)).unwrap();
-    let pages = pages(&after, Some(&after), &sender);
+    let first = take(&mut received, pages_of(&after, None, &sender)).unwrap();
+    let pages = pages_of(&after, Some(&after), &sender);
     assert_eq!((pages.len(), pages[0].nodes.len(), pages[0].gone.len()), (1, 0, 0));
     let second = take(&mut received, pages).unwrap();
     assert!(std::sync::Arc::ptr_eq(&first.fabric, &second.fabric), "a state alone makes no other fabric");
@@ -204,23 +204,23 @@ fn what_does_not_come_out_as_announced_changes_nothing() {
     let [first, second] = [clos(4, 2, 2), clos(5, 2, 2)].map(|fabric| FabricItems::encode(&fabric));
     let mut received = Received::default();
     assert!(received.digest().is_empty());
-    let held = take(&mut received, pages(&first, None, &sender(vec![]))).unwrap();
+    let held = take(&mut received, pages_of(&first, None, &sender(vec![]))).unwrap();
 
-    let mut cut_off = pages(&second, Some(&first), &sender(vec![])).remove(0);
+    let mut cut_off = pages_of(&second, Some(&first), &sender(vec![])).remove(0);
     cut_off.state = None;
     assert_eq!(received.apply(cut_off), Ok(None));
     assert_eq!(received.held(), Some(&held));
     assert_eq!(received.digest(), Vec::from(first.digest()), "the next stream begins from what is in force");
-    assert!(received.apply(pages(&first, Some(&first), &sender(vec![])).remove(0)).is_ok());
+    assert!(received.apply(pages_of(&first, Some(&first), &sender(vec![])).remove(0)).is_ok());
 
     // A difference to something else.
     let wrong = FabricItems::encode(&clos(5, 2, 1));
-    let failed = take(&mut received, pages(&second, Some(&wrong), &sender(vec![])));
+    let failed = take(&mut received, pages_of(&second, Some(&wrong), &sender(vec![])));
     let Err(ReceiveError::DigestMismatch { announced, .. }) = failed else { panic!("{failed:?}") };
     assert_eq!(announced, second.digest());
     assert_eq!(received.held().map(|held| &held.items), Some(&held.items));
     assert_eq!(received.digest(), []);
-    take(&mut received, pages(&second, None, &sender(vec![]))).unwrap();
+    take(&mut received, pages_of(&second, None, &sender(vec![]))).unwrap();
     assert_eq!(received.digest(), Vec::from(second.digest()));
 }
 
@@ -248,10 +248,10 @@ fn fields_of_a_later_version_are_kept() {
         nodes.insert(*id, items::Item::new(content.into()));
     }
     let items = FabricItems::new(nodes);
-    let held = take(&mut Received::default(), pages(&items, None, &sender(vec![]))).unwrap();
+    let held = take(&mut Received::default(), pages_of(&items, None, &sender(vec![]))).unwrap();
     assert_eq!((&*held.fabric, held.items.digest()), (&fabric, items.digest()));
     let sender = sender(vec![]);
-    assert_eq!(pages(&held.items, None, &sender), pages(&items, None, &sender));
+    assert_eq!(pages_of(&held.items, None, &sender), pages_of(&items, None, &sender));
 }
 
 /// Catches a run that becomes more than a node has, and a field whose error does not name it.
