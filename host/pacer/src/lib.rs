@@ -6,7 +6,7 @@
 //! ([`notice`]) and go into the [`engine`], which holds the queue pairs and the pure state machine
 //! `canopy_host_core::pacing`. Its changes are applied in the kernel ([`kernel`]), sent to watching clients
 //! ([`service`]) and passed to a program ([`hook`]). Applications and operators connect by a Unix socket
-//! ([`socket`]); the agent of the host ([`agent`]) has the nodes and the queue pairs of the host's sources.
+//! ([`canopy_daemon::callers`]); the agent of the host ([`agent`]) has the nodes and the queue pairs of the host's sources.
 //!
 //! Dependencies: packet, model, control, the agent's pure core, and `canopy-host` for the command line; none on the
 //! controller or on the agent's edges.
@@ -25,7 +25,6 @@ mod nodes;
 pub mod notice;
 mod service;
 mod shown;
-mod socket;
 mod tally;
 mod units;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use canopy_control::pb;
 use canopy_control::pb::pacer_service_server::PacerService;
+use canopy_daemon::callers::Caller;
 use canopy_host_core::pacing::Refusal;
 use canopy_model::ids::Qpn;
 use canopy_units::{Rate, nanos};
@@ -19,7 +20,6 @@ use tonic::{Request, Response, Status};
 
 use crate::daemon;
 use crate::engine::{Closed, Flow, Open, OpenError};
-use crate::socket::Caller;
 
 /// Maximum number of concurrent watches.
 const MAX_WATCHES: usize = 64;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use canopy_control::pb::pacer_service_server::PacerServiceServer;
+use canopy_daemon::callers::{Owners, bind};
 use canopy_daemon::config::Loaded;
 use canopy_daemon::notify::Notifier;
 use canopy_daemon::otlp;
@@ -25,7 +26,6 @@ use crate::learn::Rules;
 use crate::metrics;
 use crate::nodes::Nodes;
 use crate::service::Service;
-use crate::socket::{Owners, bind};
 
 /// Requests queued for the daemon.
 const CALLS: usize = 256;

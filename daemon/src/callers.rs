@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bound Unix socket, the callers, and their permissions.
+//! A daemon's Unix socket that some users may only read through and some may change something through, by the credentials that the kernel
+//! reports for the caller.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use canopy_daemon::socket::{self, SocketFile};
 use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
+
+use crate::connection;
+use crate::socket::{self, SocketError, SocketFile};
 
 /// Connections at once; one carries all calls of a process.
 const MAX_CONNECTIONS: usize = 128;
@@ -18,25 +20,28 @@ const MAX_CONNECTIONS: usize = 128;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ROOT: u32 = 0;
 
-/// Users that may open and close queue pairs: root, the daemon's own user, and these.
+/// Users that may change something: root, the daemon's own user, and these.
 #[derive(Clone, Debug)]
-pub(crate) struct Owners {
+pub struct Owners {
     own: u32,
     uids: Vec<u32>,
 }
 
 /// The caller of a connection, from the kernel's peer credentials.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
-    pub(crate) uid: u32,
-    pub(crate) may_change: bool,
+pub struct Caller {
+    /// Its user.
+    pub uid: u32,
+    /// It may change something.
+    pub may_change: bool,
 }
 
 /// A connection with its caller.
-pub(crate) type Connection = canopy_daemon::connection::Connection<Caller, OwnedSemaphorePermit>;
+pub type Connection = connection::Connection<Caller, OwnedSemaphorePermit>;
 
 impl Owners {
-    pub(crate) fn new(uids: Vec<u32>) -> Self {
+    /// With these besides root and this process's user.
+    pub fn new(uids: Vec<u32>) -> Self {
         Self { own: nix::unistd::geteuid().as_raw(), uids }
     }
 
@@ -45,16 +50,27 @@ impl Owners {
     }
 }
 
+/// Why the socket cannot be bound.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// There is no such group.
+    #[error("socket.group: {0}")]
+    Group(String),
+    /// The path.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
 /// Binds the socket; its file belongs to `group`.
 ///
 /// # Errors
 /// What is in the way, or what the system refuses.
-pub(crate) async fn bind(
+pub async fn bind(
     path: &Path,
     group: &str,
     owners: Owners,
-) -> anyhow::Result<(ReceiverStream<io::Result<Connection>>, SocketFile)> {
-    let gid = socket::group(group).map_err(anyhow::Error::msg).context("socket.group")?;
+) -> Result<(ReceiverStream<io::Result<Connection>>, SocketFile), BindError> {
+    let gid = socket::group(group).map_err(BindError::Group)?;
     let (listener, file) = socket::bind(path, gid, socket::FOR_GROUP).await?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(accept(listener, owners, sender));
