@@ -15,7 +15,7 @@ fn main() {
     if let Ok(o) = Command::new("gcc").arg("-print-multiarch").output() {
         args.push(format!("-I/usr/include/{}", String::from_utf8_lossy(&o.stdout).trim()));
     }
-    for name in ["node", "pacer"] {
+    for name in ["node", "pacer", "steer"] {
         let source = Path::new("c").join(format!("{name}.bpf.c"));
         let (object, skeleton) = (out.join(format!("{name}.bpf.o")), out.join(format!("{name}.skel.rs")));
         let mut builder = SkeletonBuilder::new();

@@ -22,6 +22,7 @@ macro_rules! address {
 
 address!(crate::node::types::canopy_addr);
 address!(crate::pacer::types::canopy_addr);
+address!(crate::steer::types::canopy_addr);
 
 #[cfg(test)]
 mod tests {

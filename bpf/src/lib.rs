@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one home of BPF: the C of the programs, shared by the node's agent and the host's pacer, and everything between that C and
+//! The one home of BPF: the C of the programs, shared by the node's agent and the daemons of hosts, and everything between that C and
 //! safe Rust: loading, pinning, typed maps, TC filters, ring buffers, test runs.
 //!
 //! Types, sizes and closed sets come from the BTF of the objects: nothing of the C headers is written again in Rust. The only crate
 //! with `unsafe` code for BPF.
 //!
-//! - [`node`]: the object of a node, `c/node.bpf.c`; [`pacer`]: that of a source host, `c/pacer.bpf.c`;
+//! - [`node`]: the object of a node, `c/node.bpf.c`; those of a source host: [`pacer`], `c/pacer.bpf.c`, and [`steer`], `c/steer.bpf.c`;
 //! - [`Map`], [`PerCpu`]: typed views of maps; [`Filter`]: a program at a TC hook; [`ring`]: ring buffers;
 //! - [`handover`]: from maps of one layout to those of another.
 
@@ -30,6 +30,7 @@ mod pins;
 mod plain;
 pub mod ring;
 mod run;
+pub mod steer;
 
 pub use error::{Context, Error, Result, chain};
 pub use filter::{Filter, Hook, Slot};
@@ -44,4 +45,8 @@ mod node_skel {
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, dead_code, non_camel_case_types)]
 mod pacer_skel {
     include!(concat!(env!("OUT_DIR"), "/pacer.skel.rs"));
+}
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, dead_code, non_camel_case_types)]
+mod steer_skel {
+    include!(concat!(env!("OUT_DIR"), "/steer.skel.rs"));
 }

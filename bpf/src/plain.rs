@@ -30,6 +30,10 @@ plain! {
     PACER of pacer_skel:
     canopy_addr, pacer_key, pacer_control, pacer_pace, pacer_flow, pacer_answers, pacer_binding, pacer_notice,
 }
+plain! {
+    STEER of steer_skel:
+    canopy_addr, steer_control, steer_prefix, steer_destination, steer_program, steer_traffic,
+}
 
 // SAFETY: an integer has no padding and every bit pattern is valid.
 unsafe impl Plain for u32 {}
@@ -53,9 +57,10 @@ mod tests {
     use libbpf_rs::btf::types::{Array, Composite, Enum, Int, MemberAttr};
     use libbpf_rs::btf::{Btf, BtfType, HasSize};
 
-    const OBJECTS: [(&str, &[&str]); 2] = [
+    const OBJECTS: [(&str, &[&str]); 3] = [
         (concat!(env!("OUT_DIR"), "/node.bpf.o"), super::NODE),
         (concat!(env!("OUT_DIR"), "/pacer.bpf.o"), super::PACER),
+        (concat!(env!("OUT_DIR"), "/steer.bpf.o"), super::STEER),
     ];
 
     fn size(of: BtfType<'_>) -> usize {

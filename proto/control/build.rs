@@ -15,6 +15,7 @@ fn main() -> std::io::Result<()> {
                 "proto/canopy/v1/node.proto",
                 "proto/canopy/v1/membership.proto",
                 "proto/canopy/v1/pacer.proto",
+                "proto/canopy/v1/steer.proto",
                 "proto/canopy/v1/identity.proto",
                 "proto/canopy/v1/fabric.proto",
             ],

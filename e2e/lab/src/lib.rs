@@ -42,6 +42,7 @@ mod network;
 mod order;
 mod output;
 mod sh;
+mod steer;
 mod wires;
 
 pub use down::down;

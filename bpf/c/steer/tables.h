@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* What the program of a host that sends path programs shares with its daemon. The Rust types are generated from this header's BTF; padding is named. */
+#ifndef CANOPY_STEER_TABLES_H
+#define CANOPY_STEER_TABLES_H
+
+#include <linux/bpf.h>
+#include "../common/ctx_tc.h"
+#include "../common/wire.h"
+
+/* Shares of a destination's packets; a power of two. */
+#define STEER_SLOTS 64
+/* Programs at once. Their place in the map is their path id. */
+#define STEER_PROGRAMS 16384
+/* Twice the destinations that the daemon has: Linux before 6.13 takes no new value of an entry into a trie that is full. */
+#define STEER_DESTINATIONS 8192
+#define STEER_FLOWS 65536
+#define STEER_ASKED 4096
+/* The outer IPv6 header, and an SRH with three segments. */
+#define STEER_HEADER 96
+#define STEER_RING_BYTES (64 << 10)
+
+/* How a packet's slot is found. */
+enum steer_mode {
+	STEER_PINNED = 0,	/* a flow keeps its slot */
+	STEER_FLOWLET = 1,	/* a flow takes another slot after a gap between two of its packets */
+	STEER_SPRAY = 2,	/* each packet takes the next slot, if what receives it takes reordering; else as STEER_FLOWLET */
+};
+
+struct steer_control {
+	struct canopy_net own;		/* prefix of the host: inner sources that its edge takes */
+	struct canopy_net block;	/* of uSIDs */
+	struct canopy_net hosts;	/* the least prefix that all hosts of the fabric are in */
+	__u32 is_on;
+	__u32 pad;
+};
+
+/* The key of a prefix of destinations: octets, so that it has no padding. */
+struct steer_prefix {
+	__u32 length;
+	__u8 address[16];
+};
+
+struct steer_destination {
+	__u64 gap_ns;			/* between two flowlets */
+	__u32 mode;			/* STEER_ */
+	__u32 slots[STEER_SLOTS];	/* path ids */
+	__u32 is_pinned;		/* a user has chosen the path: for the next process of the daemon */
+};
+
+/* A program under its path id. An entry that a slot names never changes. */
+struct steer_program {
+	__u32 length;			/* octets of `header` that are in use; 0: none */
+	__u32 most;			/* longest inner packet, octets */
+	__u8 header[STEER_HEADER];	/* IPv6 without traffic class and payload length, then the SRH if there is one */
+};
+
+struct steer_traffic {
+	__u64 packets;
+	__u64 octets;			/* of inner packets */
+};
+
+struct steer_flow {
+	__u64 last_ns;
+	__u32 slot;
+	__u32 pad;
+};
+
+/* Counters; the index in the map `counters`. */
+enum steer_count {
+	STEER_ENCAPSULATED,
+	STEER_NO_PROGRAM,	/* left without a program, because the slot had none */
+	STEER_TOO_BIG,		/* dropped, because they are longer than their path takes */
+	STEER_REFUSED,		/* left without a program, because the kernel made no room for the header: tunnels, UDP buffers */
+	STEER_FAILED,		/* dropped, because the kernel did not write the header */
+	STEER_RING_FULL,	/* destinations that the daemon was not asked for */
+	STEER_COUNTERS
+};
+
+/* Anchor: BTF has only types that something uses, and the daemon reads the closed sets from BTF. */
+struct steer_sets {
+	enum steer_mode mode;
+	enum steer_count count;
+};
+
+const volatile struct steer_sets steer_sets = {};
+
+#define TABLE(NAME, TYPE, KEY, VALUE, MAX, FLAGS, PIN) \
+	struct {                                       \
+		__uint(type, BPF_MAP_TYPE_##TYPE);     \
+		__uint(map_flags, FLAGS);              \
+		__uint(pinning, PIN);                  \
+		__uint(max_entries, MAX);              \
+		__type(key, KEY);                      \
+		__type(value, VALUE);                  \
+	} NAME SEC(".maps")
+/* Of this process alone, or for the next one, too. */
+#define OWN LIBBPF_PIN_NONE
+#define KEPT LIBBPF_PIN_BY_NAME
+
+TABLE(control, ARRAY, __u32, struct steer_control, 1, 0, KEPT);
+TABLE(destinations, LPM_TRIE, struct steer_prefix, struct steer_destination, STEER_DESTINATIONS, BPF_F_NO_PREALLOC, KEPT);
+TABLE(programs, ARRAY, __u32, struct steer_program, STEER_PROGRAMS, 0, KEPT);
+TABLE(traffic, PERCPU_ARRAY, __u32, struct steer_traffic, STEER_PROGRAMS, 0, KEPT);
+TABLE(flows, LRU_HASH, __u64, struct steer_flow, STEER_FLOWS, 0, KEPT);
+TABLE(asked, LRU_HASH, struct canopy_addr, __u64, STEER_ASKED, 0, OWN);
+TABLE(sprayed, PERCPU_ARRAY, __u32, __u32, 1, 0, OWN);
+TABLE(answered, PERCPU_ARRAY, __u32, __u64, 1, 0, OWN);
+TABLE(counters, PERCPU_ARRAY, __u32, __u64, STEER_COUNTERS, 0, KEPT);
+
+/* Destinations without an entry, as addresses. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, STEER_RING_BYTES);
+} unknown SEC(".maps");
+
+static __always_inline void count(__u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(&counters, &which);
+
+	if (n)
+		++*n;
+}
+
+static __always_inline struct steer_control *settings(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
+#endif

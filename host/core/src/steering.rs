@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steering of a source host (decisions 5.2, 5.5, 5.7): which path programs its packets get. Pure: inputs and the time come in,
+//! [`Steering::next_command`] returns what to write next.
+//!
+//! - A **destination** is the prefix of a host of the fabric that this host sends to. Its [`SLOTS`] slots name path programs; a flow, a
+//!   flowlet or a packet takes one slot.
+//! - Of its **candidates**, the paths that share least with each other, the first usable ones are active. If none is usable, all stay in
+//!   use: the controller may be mistaken, and the host has no better path.
+//! - A user may **pin** a destination to one of its candidates, usable or not.
+//! - A change moves the slots of paths that left, and as many others as the balance needs. The rest keep their paths.
+//! - A **path id** names one program from when it is written until no slot has named it for [`REST`]. It is in the outer flow label.
+//!
+//! ```text
+//! asked ──> candidates ──> active ──> slots ──> Command::Program ... Command::Destination
+//!              ▲              ▲                  (each program before the slots that name it)
+//!           fabric     links out of service, pin
+//! ```
+
+mod destination;
+mod ids;
+mod map;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_paths::program::Header;
+use canopy_units::Monotonic;
+use ipnet::Ipv6Net;
+
+use destination::{Active, Destination};
+pub use destination::{CandidateView, DestinationView, Share};
+use ids::Ids;
+pub use ids::{PathId, REST};
+pub use map::{Map, MapHost, MapLink};
+pub use slots::SLOTS;
+
+/// Destinations at once.
+pub const MAX_DESTINATIONS: usize = 4096;
+/// Candidates of a destination, at most.
+pub const MAX_CANDIDATES: usize = 64;
+/// A destination with packets within this time does not make room for another.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// How packets of one destination are distributed over its active paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A flow keeps its path.
+    Pinned,
+    /// A flow may take another path after a gap between two of its packets.
+    Flowlet,
+    /// Each packet takes the next path if what receives it takes reordering; other packets as with [`Mode::Flowlet`].
+    Spray,
+}
+
+/// Settings of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Distribution over the active paths.
+    pub mode: Mode,
+    /// Gap after which a flow may take another path.
+    pub gap: Duration,
+    /// Active paths of a destination, 1 ..= [`MAX_CANDIDATES`].
+    pub paths: usize,
+    /// A destination without packets for this time is forgotten.
+    pub idle: Duration,
+}
+
+/// What to write, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A program, under an id that no slot names.
+    Program {
+        /// Its id.
+        id: PathId,
+        /// Destination address and segments.
+        header: Header,
+        /// Longest inner packet, octets.
+        most: u32,
+    },
+    /// The slots of a destination, at once.
+    Destination {
+        /// Prefix of inner destinations.
+        prefix: Ipv6Net,
+        /// Path ids.
+        slots: Box<[PathId; SLOTS]>,
+        /// A user has chosen the path; for the process after this one.
+        is_pinned: bool,
+    },
+    /// A destination has no programs any more.
+    Forget(Ipv6Net),
+    /// No slot has named this id for [`REST`].
+    Clear(PathId),
+}
+
+/// A destination that an earlier process has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Prefix of inner destinations.
+    pub prefix: Ipv6Net,
+    /// Path ids.
+    pub slots: Box<[PathId; SLOTS]>,
+    /// The programs of the slots' ids.
+    pub programs: BTreeMap<PathId, (Header, u32)>,
+    /// A user has chosen the path.
+    pub is_pinned: bool,
+}
+
+/// Why a destination has no programs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The controller has sent no fabric yet.
+    #[error("the fabric is not known yet: the agent of the host has not received it from the controller")]
+    NoFabric,
+    /// No host of the fabric has the address.
+    #[error("{0} is no address of a host of the fabric")]
+    NotAHost(Ipv6Addr),
+    /// No path that the edge lets in.
+    #[error("no path leads to {0} whose program a host may send")]
+    NoPath(Ipv6Net),
+    /// Too many destinations with traffic.
+    #[error("{MAX_DESTINATIONS} destinations have programs and traffic: packets to further ones leave without")]
+    Full,
+    /// Every id is in use or rests.
+    #[error("all {} path ids are in use, or were less than {} s ago: use fewer paths for each destination (`paths`)", PathId::LAST, REST.as_secs())]
+    NoIds,
+    /// The destination has no such path, or its edge refuses its program.
+    #[error("path {number}: no path of {prefix} that packets may take has this number, of {count}")]
+    NoSuchPath {
+        /// As given.
+        number: usize,
+        /// The destination.
+        prefix: Ipv6Net,
+        /// Its paths.
+        count: usize,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Steering {
+    settings: Settings,
+    map: Option<Arc<Map>>,
+    /// Links that no new packet should take.
+    unusable: BTreeSet<usize>,
+    destinations: BTreeMap<Ipv6Net, Destination>,
+    /// Paths that users have chosen, also of destinations that are not there now.
+    pins: BTreeMap<Ipv6Net, Header>,
+    /// Destinations that have no programs, for reasons that may have ended with the next fabric or the next free id.
+    refused: BTreeSet<Ipv6Net>,
+    ids: Ids,
+    commands: VecDeque<Command>,
+}
+
+impl Steering {
+    /// Without destinations.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            map: None,
+            unusable: BTreeSet::new(),
+            destinations: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            ids: Ids::default(),
+            commands: VecDeque::new(),
+        }
+    }
+
+    /// Takes over what an earlier process has written. It stays as it is until the fabric is known. `unused` are ids with a program that no
+    /// slot names: they rest.
+    pub fn restore(&mut self, restored: Vec<Restored>, unused: BTreeSet<PathId>, now: Monotonic) {
+        let used = restored.iter().flat_map(|restored| restored.programs.keys().copied());
+        self.ids.take(&used.chain(unused.iter().copied()).collect());
+        unused.into_iter().for_each(|id| self.ids.rest(id, now));
+        for Restored { prefix, slots, programs, is_pinned } in restored {
+            if is_pinned && let Some((header, _)) = programs.values().next() {
+                self.pins.insert(prefix, header.clone());
+            }
+            let active = programs.into_iter().map(|(id, (header, most))| Active { id, header, most }).collect();
+            self.destinations.insert(prefix, Destination::restored(active, *slots, is_pinned, now));
+        }
+    }
+
+    /// A fabric, or that the host may send no programs. Work is in the order of the destinations.
+    pub fn set_map(&mut self, map: Option<Arc<Map>>, unusable: BTreeSet<usize>, now: Monotonic) -> Vec<Refused> {
+        (self.map, self.unusable) = (map, unusable);
+        self.refused.clear();
+        let prefixes: Vec<Ipv6Net> = self.destinations.keys().copied().collect();
+        let mut refused = Vec::new();
+        for prefix in prefixes {
+            match self.renew(prefix, now) {
+                Ok(()) => {}
+                // It keeps what it has until ids are free.
+                Err(why @ Refused::NoIds) => refused.push(why),
+                Err(why) => {
+                    self.forget(prefix, now);
+                    // Without a fabric there is one reason for all.
+                    if self.map.is_some() {
+                        refused.push(why);
+                    }
+                }
+            }
+        }
+        refused
+    }
+
+    /// Links that no new packet should take, of the present fabric. Work is in the order of the destinations.
+    pub fn set_unusable(&mut self, unusable: BTreeSet<usize>, now: Monotonic) -> Vec<Refused> {
+        if unusable == self.unusable {
+            return Vec::new();
+        }
+        self.unusable = unusable;
+        let prefixes: Vec<Ipv6Net> = self.destinations.keys().copied().collect();
+        prefixes.into_iter().filter_map(|prefix| self.settle(prefix, now).err()).collect()
+    }
+
+    /// A packet to this address has left without a program.
+    ///
+    /// # Errors
+    /// Further ones will, too. Of one destination a reason is returned once.
+    pub fn asked(&mut self, address: Ipv6Addr, now: Monotonic) -> Result<(), Option<Refused>> {
+        let place = |map: &Arc<Map>| map.host(address).map(|(prefix, _)| prefix);
+        let Some(prefix) = self.map.as_ref().and_then(place) else { return Err(None) };
+        if self.refused.contains(&prefix) {
+            return Err(None);
+        }
+        self.add(address, now).map(drop).map_err(|why| {
+            self.refused.insert(prefix);
+            Some(why)
+        })
+    }
+
+    /// Gives the host with this address programs.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn add(&mut self, address: Ipv6Addr, now: Monotonic) -> Result<Ipv6Net, Refused> {
+        let map = self.map.as_ref().ok_or(Refused::NoFabric)?;
+        let (prefix, _) = map.host(address).ok_or(Refused::NotAHost(address))?;
+        if !self.destinations.contains_key(&prefix) {
+            self.make_room(now)?;
+            self.destinations.insert(prefix, Destination::new(now));
+            if let Err(why) = self.renew(prefix, now) {
+                self.forget(prefix, now);
+                return Err(why);
+            }
+        }
+        Ok(prefix)
+    }
+
+    /// Has all packets to the host with this address take one of its paths, by its number, also while a link of it is out of service. While
+    /// the fabric has no such path, they take the others. `None`: all active paths again.
+    ///
+    /// # Errors
+    /// There is no such path.
+    pub fn pin(&mut self, address: Ipv6Addr, number: Option<usize>, now: Monotonic) -> Result<Ipv6Net, Refused> {
+        let prefix = self.add(address, now)?;
+        let Some(destination) = self.destinations.get(&prefix) else { return Err(Refused::NotAHost(address)) };
+        let before = self.pins.get(&prefix).cloned();
+        match number {
+            None => _ = self.pins.remove(&prefix),
+            Some(number) => {
+                let count = destination.candidates.len();
+                let candidate = destination.candidates.iter().find(|candidate| candidate.number == number);
+                let header = candidate.ok_or(Refused::NoSuchPath { number, prefix, count })?.header.clone();
+                if before.is_none() && self.pins.len() >= MAX_DESTINATIONS {
+                    return Err(Refused::Full);
+                }
+                self.pins.insert(prefix, header);
+            }
+        }
+        self.settle(prefix, now).map(|()| prefix).inspect_err(|_| match before {
+            Some(before) => _ = self.pins.insert(prefix, before),
+            None => _ = self.pins.remove(&prefix),
+        })
+    }
+
+    /// Takes how many packets each program has had, and forgets destinations that have had none for the configured time.
+    pub fn used(&mut self, packets: impl Fn(PathId) -> u64, now: Monotonic) {
+        let mut idle = Vec::new();
+        for (prefix, destination) in &mut self.destinations {
+            destination.count(&packets, now);
+            if !self.pins.contains_key(prefix) && now.since(destination.last_used) >= self.settings.idle {
+                idle.push(*prefix);
+            }
+        }
+        idle.into_iter().for_each(|prefix| self.forget(prefix, now));
+    }
+
+    /// When to call [`Steering::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
+        self.ids.poll_timeout()
+    }
+
+    /// Ends the rest of ids that have rested.
+    pub fn handle_timeout(&mut self, now: Monotonic) {
+        let rested = self.ids.handle_timeout(now);
+        if rested.is_empty() {
+            return;
+        }
+        self.commands.extend(rested.into_iter().map(Command::Clear));
+        self.refused.clear();
+        let short = self.destinations.iter().filter(|(_, destination)| destination.is_short);
+        let short: Vec<Ipv6Net> = short.map(|(prefix, _)| *prefix).collect();
+        // Those that still have too few are settled again with the next ids.
+        short.into_iter().for_each(|prefix| _ = self.settle(prefix, now));
+    }
+
+    /// What to write next.
+    pub fn next_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// Gives a command back that could not be carried out: it is the next one again.
+    pub fn put_back(&mut self, command: Command) {
+        self.commands.push_front(command);
+    }
+
+    /// The destinations, in order.
+    pub fn destinations(&self) -> impl Iterator<Item = DestinationView<'_>> {
+        self.destinations.iter().map(|(prefix, destination)| destination.view(*prefix, self.pins.get(prefix)))
+    }
+
+    /// The destination that an address belongs to.
+    pub fn destination(&self, address: Ipv6Addr) -> Option<DestinationView<'_>> {
+        let (prefix, _) = self.map.as_ref()?.host(address)?;
+        Some(self.destinations.get(&prefix)?.view(prefix, self.pins.get(&prefix)))
+    }
+
+    /// The present fabric.
+    pub fn map(&self) -> Option<&Map> {
+        self.map.as_deref()
+    }
+
+    /// Finds a destination's candidates anew.
+    fn renew(&mut self, prefix: Ipv6Net, now: Monotonic) -> Result<(), Refused> {
+        let map = self.map.clone().ok_or(Refused::NoFabric)?;
+        let candidates = map.candidates(prefix);
+        if candidates.is_empty() {
+            return Err(Refused::NoPath(prefix));
+        }
+        if let Some(destination) = self.destinations.get_mut(&prefix) {
+            destination.set_candidates(candidates);
+        }
+        self.settle(prefix, now)
+    }
+
+    /// Makes the right candidates active, and distributes the slots over them.
+    fn settle(&mut self, prefix: Ipv6Net, now: Monotonic) -> Result<(), Refused> {
+        let Some(destination) = self.destinations.get_mut(&prefix) else { return Ok(()) };
+        if destination.candidates.is_empty() {
+            return Ok(());
+        }
+        let pin = self.pins.get(&prefix);
+        let wanted = destination.wanted(self.settings.paths, &self.unusable, pin);
+        let mut active = Vec::with_capacity(wanted.len());
+        let mut programs = Vec::new();
+        destination.is_short = false;
+        for (header, most) in wanted {
+            let known = destination.active.iter().find(|known| known.header == header && known.most == most);
+            let id = match known {
+                Some(known) => known.id,
+                None => {
+                    let Some(id) = self.ids.next() else {
+                        destination.is_short = true;
+                        continue;
+                    };
+                    programs.push((id, header.clone(), most));
+                    id
+                }
+            };
+            active.push(Active { id, header, most });
+        }
+        if active.is_empty() {
+            return Err(Refused::NoIds);
+        }
+        self.commands.extend(programs.into_iter().map(|(id, header, most)| Command::Program { id, header, most }));
+        let gone = destination.set_active(active);
+        if let Some((slots, is_pinned)) = destination.distribute(pin.is_some()) {
+            self.commands.push_back(Command::Destination { prefix, slots: Box::new(slots), is_pinned });
+        }
+        gone.into_iter().for_each(|id| self.ids.rest(id, now));
+        Ok(())
+    }
+
+    fn forget(&mut self, prefix: Ipv6Net, now: Monotonic) {
+        let Some(destination) = self.destinations.remove(&prefix) else { return };
+        if destination.is_written() {
+            self.commands.push_back(Command::Forget(prefix));
+        }
+        destination.active.into_iter().for_each(|active| self.ids.rest(active.id, now));
+    }
+
+    /// Forgets the destination that has had no packets for longest, if there is no place for another. It reads all of them then.
+    fn make_room(&mut self, now: Monotonic) -> Result<(), Refused> {
+        if self.destinations.len() < MAX_DESTINATIONS {
+            return Ok(());
+        }
+        let unpinned = self.destinations.iter().filter(|(prefix, _)| !self.pins.contains_key(prefix));
+        let oldest = unpinned.min_by_key(|(_, destination)| destination.last_used);
+        match oldest.map(|(prefix, destination)| (*prefix, destination.last_used)) {
+            Some((prefix, last_used)) if now.since(last_used) >= BUSY => {
+                self.forget(prefix, now);
+                Ok(())
+            }
+            _ => Err(Refused::Full),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One destination: its candidates, which of them are active, and its slots.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_paths::path::Path;
+use canopy_paths::program::Header;
+use canopy_units::Monotonic;
+use ipnet::Ipv6Net;
+
+use super::PathId;
+use super::slots::{SLOTS, distribute};
+
+/// A path that packets may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    /// Place among all paths to the host, from 1; some are no candidates.
+    pub(super) number: usize,
+    pub(super) path: Path,
+    pub(super) header: Header,
+    /// Longest inner packet, octets.
+    pub(super) most: u32,
+}
+
+/// A program in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Active {
+    pub(super) id: PathId,
+    pub(super) header: Header,
+    pub(super) most: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Destination {
+    /// In the order in which the first ones share least. Empty until the fabric is known, after a restart.
+    pub(super) candidates: Vec<Candidate>,
+    /// Places of candidates that no new packet should take.
+    unusable: BTreeSet<usize>,
+    pub(super) active: Vec<Active>,
+    /// As written, and whether as those of a pin.
+    slots: Option<([PathId; SLOTS], bool)>,
+    /// Some of the wanted paths have no id.
+    pub(super) is_short: bool,
+    pub(super) last_used: Monotonic,
+    packets: BTreeMap<PathId, u64>,
+}
+
+/// A destination as it is now.
+#[derive(Debug)]
+pub struct DestinationView<'a> {
+    /// Prefix of inner destinations.
+    pub prefix: Ipv6Net,
+    /// Number of the path that a user has chosen, if there is such a path now.
+    pub pinned: Option<usize>,
+    /// Its paths, in the order of their numbers.
+    pub paths: Vec<CandidateView<'a>>,
+}
+
+/// A path of a destination.
+#[derive(Debug)]
+pub struct CandidateView<'a> {
+    /// Among all paths to the host, from 1: that of `canopyctl get paths`.
+    pub number: usize,
+    /// The path.
+    pub path: &'a Path,
+    /// Destination address and segments.
+    pub header: &'a Header,
+    /// Longest inner packet, octets.
+    pub most: u32,
+    /// None of its links is out of service.
+    pub is_usable: bool,
+    /// What it carries; `None`: nothing.
+    pub share: Option<Share>,
+}
+
+/// What a path carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its id.
+    pub id: PathId,
+    /// Of [`SLOTS`].
+    pub slots: usize,
+}
+
+impl Destination {
+    pub(super) fn new(now: Monotonic) -> Self {
+        let (candidates, unusable, active, packets) = (Vec::new(), BTreeSet::new(), Vec::new(), BTreeMap::new());
+        Self { candidates, unusable, active, slots: None, is_short: false, last_used: now, packets }
+    }
+
+    pub(super) fn restored(active: Vec<Active>, slots: [PathId; SLOTS], is_pinned: bool, now: Monotonic) -> Self {
+        Self { active, slots: Some((slots, is_pinned)), ..Self::new(now) }
+    }
+
+    /// The datapath has its slots.
+    pub(super) fn is_written(&self) -> bool {
+        self.slots.is_some()
+    }
+
+    pub(super) fn set_candidates(&mut self, candidates: Vec<Candidate>) {
+        self.candidates = candidates;
+    }
+
+    /// The programs that packets are to take: the pinned one, otherwise the first usable ones, otherwise the first ones.
+    pub(super) fn wanted(
+        &mut self,
+        most: usize,
+        unusable: &BTreeSet<usize>,
+        pin: Option<&Header>,
+    ) -> Vec<(Header, u32)> {
+        let is_unusable = |candidate: &Candidate| candidate.path.links().any(|link| unusable.contains(&link));
+        let places = self.candidates.iter().enumerate().filter(|(_, candidate)| is_unusable(candidate));
+        self.unusable = places.map(|(place, _)| place).collect();
+        let program = |candidate: &Candidate| (candidate.header.clone(), candidate.most);
+        let is_pinned = |candidate: &&Candidate| Some(&candidate.header) == pin;
+        if let Some(pinned) = self.candidates.iter().find(is_pinned) {
+            return vec![program(pinned)];
+        }
+        let are_all_unusable = self.unusable.len() == self.candidates.len();
+        let is_wanted = |(place, _): &(usize, &Candidate)| are_all_unusable || !self.unusable.contains(place);
+        let wanted = self.candidates.iter().enumerate().filter(is_wanted);
+        wanted.take(most).map(|(_, candidate)| program(candidate)).collect()
+    }
+
+    /// Returns the ids that no slot will name.
+    pub(super) fn set_active(&mut self, active: Vec<Active>) -> Vec<PathId> {
+        let is_kept = |id: PathId| active.iter().any(|active| active.id == id);
+        let gone: Vec<PathId> = self.active.iter().map(|active| active.id).filter(|id| !is_kept(*id)).collect();
+        gone.iter().for_each(|id| _ = self.packets.remove(id));
+        self.active = active;
+        gone
+    }
+
+    /// The slots and whether they are those of a pin, if anything of it has changed.
+    pub(super) fn distribute(&mut self, is_pinned: bool) -> Option<([PathId; SLOTS], bool)> {
+        let ids: Vec<PathId> = self.active.iter().map(|active| active.id).collect();
+        let slots = (distribute(self.slots.as_ref().map(|(slots, _)| slots), &ids)?, is_pinned);
+        (self.slots.replace(slots) != Some(slots)).then_some(slots)
+    }
+
+    /// Takes how many packets each program has had.
+    pub(super) fn count(&mut self, packets: impl Fn(PathId) -> u64, now: Monotonic) {
+        for active in &self.active {
+            let count = packets(active.id);
+            if self.packets.insert(active.id, count) != Some(count) {
+                self.last_used = now;
+            }
+        }
+    }
+
+    pub(super) fn view(&self, prefix: Ipv6Net, pin: Option<&Header>) -> DestinationView<'_> {
+        let paths = self.candidates.iter().enumerate().map(|(place, candidate)| {
+            let Candidate { number, path, header, most } = candidate;
+            let active = self.active.iter().find(|active| active.header == *header && active.most == *most);
+            let share = active.map(|active| Share {
+                id: active.id,
+                slots: self.slots.iter().flat_map(|(slots, _)| slots).filter(|slot| **slot == active.id).count(),
+            });
+            CandidateView {
+                number: *number,
+                path,
+                header,
+                most: *most,
+                is_usable: !self.unusable.contains(&place),
+                share,
+            }
+        });
+        let pinned = self.candidates.iter().find(|candidate| Some(&candidate.header) == pin);
+        DestinationView { prefix, pinned: pinned.map(|candidate| candidate.number), paths: paths.collect() }
+    }
+}

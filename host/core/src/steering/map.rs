@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The fabric as a host knows it: which host is behind which prefix, and which paths lead there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use canopy_model::fabric::{HostFabric, Sender};
+use canopy_model::ids::NodeId;
+use canopy_model::usid::UsidBlock;
+use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
+use canopy_paths::host::check;
+use canopy_paths::pair::Paths;
+use canopy_paths::path::{Attachment, Path, Style};
+use ipnet::Ipv6Net;
+
+use super::MAX_CANDIDATES;
+use super::destination::Candidate;
+
+/// Least MTU of IPv6 (RFC 8200 section 5): no source sends smaller packets because of a path.
+const LEAST_MTU: u32 = 1280;
+
+/// A link between two nodes, and its MTU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapLink {
+    /// One end.
+    pub a: PortOf,
+    /// The other one.
+    pub b: PortOf,
+    /// Octets.
+    pub mtu: u32,
+}
+
+/// A host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapHost {
+    /// Its addresses.
+    pub prefix: Ipv6Net,
+    /// The edge's port that leads to it.
+    pub port: PortOf,
+    /// Octets.
+    pub mtu: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Map {
+    fabric: Fabric,
+    names: BTreeMap<NodeId, String>,
+    /// By place of a link, those between nodes first.
+    ends: Vec<(PortOf, Option<PortOf>)>,
+    hosts: BTreeMap<Ipv6Net, Vec<Attachment>>,
+    /// Lengths of the hosts' prefixes.
+    lengths: BTreeSet<u8>,
+    own: Vec<Attachment>,
+    most_nodes: u8,
+}
+
+impl Map {
+    /// From nodes with their names, links and hosts; `own` is the port that leads to this host. Work is in the order of their number.
+    ///
+    /// # Errors
+    /// What is there twice or not at all.
+    pub fn new(
+        block: UsidBlock,
+        names: BTreeMap<NodeId, String>,
+        links: &[MapLink],
+        hosts: &[MapHost],
+        own: PortOf,
+        most_nodes: u8,
+    ) -> Result<Self, NotAFabric> {
+        let between = links.iter().map(|link| (Ends::Nodes(link.a, link.b), link.mtu));
+        let to_hosts = hosts.iter().map(|host| (Ends::Host(host.port), host.mtu));
+        let fabric = Fabric::new(block, names.keys().copied(), between.chain(to_hosts))?;
+        let ends = links.iter().map(|link| (link.a, Some(link.b)));
+        let ends = ends.chain(hosts.iter().map(|host| (host.port, None))).collect();
+        let mut attachments: BTreeMap<Ipv6Net, Vec<Attachment>> = BTreeMap::new();
+        for (host, link) in hosts.iter().zip(links.len()..) {
+            attachments.entry(host.prefix.trunc()).or_default().push(Attachment { edge: host.port, link });
+        }
+        let of_own = |attached: &&Vec<Attachment>| attached.iter().any(|attachment| attachment.edge == own);
+        let own = attachments.values().find(of_own).cloned().unwrap_or_default();
+        let lengths = attachments.keys().map(Ipv6Net::prefix_len).collect();
+        Ok(Self { fabric, names, ends, hosts: attachments, lengths, own, most_nodes })
+    }
+
+    /// From what the agent of the host has received.
+    ///
+    /// # Errors
+    /// As [`Map::new`].
+    pub fn of(fabric: &HostFabric, sender: &Sender) -> Result<Self, NotAFabric> {
+        let names = fabric.nodes.iter().map(|(node, content)| (*node, content.name.clone())).collect();
+        let (mut links, mut hosts) = (Vec::new(), Vec::new());
+        for (&node, content) in &fabric.nodes {
+            links.extend(content.links.iter().map(|link| MapLink {
+                a: PortOf { node, port: link.port },
+                b: PortOf { node: link.far, port: link.far_port },
+                mtu: link.mtu,
+            }));
+            hosts.extend(content.hosts.iter().map(|host| MapHost {
+                prefix: host.prefix,
+                port: PortOf { node, port: host.port },
+                mtu: host.mtu,
+            }));
+        }
+        let own = PortOf { node: sender.edge, port: sender.edge_port };
+        Self::new(sender.block, names, &links, &hosts, own, sender.most_nodes)
+    }
+
+    /// The host that an address belongs to.
+    pub(super) fn host(&self, address: Ipv6Addr) -> Option<(Ipv6Net, &[Attachment])> {
+        // Longest first; a fabric's prefixes have one length or two.
+        self.lengths.iter().rev().find_map(|length| {
+            let prefix = Ipv6Net::new(address, *length).ok()?.trunc();
+            Some((prefix, self.hosts.get(&prefix)?.as_slice()))
+        })
+    }
+
+    /// The first paths to a host, as they share least, whose programs its own edge lets in.
+    pub(super) fn candidates(&self, prefix: Ipv6Net) -> Vec<Candidate> {
+        let Some(to) = self.hosts.get(&prefix) else { return Vec::new() };
+        let paths = Paths::between(&self.fabric, &self.own, to).list.into_iter();
+        let candidates = paths.zip(1..).filter_map(|(ranked, number)| self.candidate(number, ranked.path));
+        candidates.take(MAX_CANDIDATES).collect()
+    }
+
+    fn candidate(&self, number: usize, path: Path) -> Option<Candidate> {
+        let program = path.program(Style::Nodes, None).ok()?;
+        let header = program.encode(self.fabric.block());
+        check(&program, &header, self.most_nodes).ok()?;
+        let most = path.mtu(&self.fabric, &header);
+        (most >= LEAST_MTU).then_some(Candidate { number, path, header, most })
+    }
+
+    /// Places of links that end at these ports.
+    pub fn links_at(&self, ports: &BTreeSet<PortOf>) -> BTreeSet<usize> {
+        let is_at = |(_, (a, b)): &(usize, &(PortOf, Option<PortOf>))| {
+            ports.contains(a) || b.as_ref().is_some_and(|b| ports.contains(b))
+        };
+        self.ends.iter().enumerate().filter(is_at).map(|(place, _)| place).collect()
+    }
+
+    /// Names of a path's nodes, in order.
+    pub fn names<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a str> {
+        path.nodes().map(|node| self.names.get(&node).map_or("", String::as_str))
+    }
+
+    /// Prefixes of this host.
+    pub fn own_prefix(&self) -> Option<Ipv6Net> {
+        let is_own = |attached: &[Attachment]| !self.own.is_empty() && attached == self.own.as_slice();
+        self.hosts.iter().find(|(_, attached)| is_own(attached)).map(|(prefix, _)| *prefix)
+    }
+
+    /// The least prefix that all hosts are in.
+    pub fn covering(&self) -> Option<Ipv6Net> {
+        let (first, last) = (self.hosts.keys().next()?.network(), self.hosts.keys().map(Ipv6Net::broadcast).max()?);
+        let common = (u128::from(first) ^ u128::from(last)).leading_zeros();
+        Some(Ipv6Net::new(first, u8::try_from(common).ok()?).ok()?.trunc())
+    }
+
+    /// Hosts and nodes.
+    pub fn size(&self) -> (usize, usize) {
+        (self.hosts.len(), self.names.len())
+    }
+}

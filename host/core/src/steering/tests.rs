@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_model::ids::{NodeId, PortIndex};
+use canopy_model::usid::UsidBlock;
+use canopy_paths::fabric::PortOf;
+
+use super::*;
+
+const SETTINGS: Settings =
+    Settings { mode: Mode::Pinned, gap: Duration::from_micros(500), paths: 4, idle: Duration::from_secs(600) };
+
+fn port(node: u64, port: u64) -> PortOf {
+    PortOf { node: NodeId::new("node", node).unwrap(), port: PortIndex::new("port", port).unwrap() }
+}
+
+/// Leaves 1 ..= leaves with two hosts each, spines 101 ..= 100 + spines; host h of leaf l has 2001:db8:l:h::/64. This host is host 1 of leaf 1.
+fn clos(leaves: u64, spines: u64) -> Arc<Map> {
+    let block = UsidBlock::at_front("5f00::".parse().unwrap());
+    let mut links = Vec::new();
+    let mut hosts = Vec::new();
+    let mut names = BTreeMap::new();
+    for leaf in 1..=leaves {
+        names.insert(port(leaf, 1).node, format!("leaf{leaf}"));
+        for host in 1..=2 {
+            let prefix = format!("2001:db8:{leaf:x}:{host:x}::/64").parse().unwrap();
+            hosts.push(MapHost { prefix, port: port(leaf, host), mtu: 9000 });
+        }
+        for spine in 1..=spines {
+            names.insert(port(100 + spine, 1).node, format!("spine{spine}"));
+            links.push(MapLink { a: port(leaf, 10 + spine), b: port(100 + spine, leaf), mtu: 9100 });
+        }
+    }
+    Arc::new(Map::new(block, names, &links, &hosts, port(1, 1), 5).unwrap())
+}
+
+fn host(leaf: u64, host: u64) -> Ipv6Addr {
+    format!("2001:db8:{leaf:x}:{host:x}::9").parse().unwrap()
+}
+
+/// What a datapath has after the commands, which fails where one names what is not there.
+#[derive(Debug, Default)]
+struct Kernel {
+    programs: BTreeMap<PathId, (Header, u32)>,
+    destinations: BTreeMap<Ipv6Net, ([PathId; SLOTS], bool)>,
+    ever: BTreeMap<PathId, Header>,
+}
+
+impl Kernel {
+    fn carry_out(&mut self, steering: &mut Steering) {
+        while let Some(command) = steering.next_command() {
+            match command {
+                Command::Program { id, header, most } => {
+                    assert!(!self.destinations.values().any(|(slots, _)| slots.contains(&id)), "{id} is in use");
+                    self.ever.insert(id, header.clone());
+                    assert_eq!(self.programs.insert(id, (header, most)), None, "{id} was not cleared");
+                }
+                Command::Destination { prefix, slots, is_pinned } => {
+                    slots.iter().for_each(|id| assert!(self.programs.contains_key(id), "{id} has no program"));
+                    self.destinations.insert(prefix, (*slots, is_pinned));
+                }
+                Command::Forget(prefix) => assert!(self.destinations.remove(&prefix).is_some()),
+                Command::Clear(id) => {
+                    assert!(!self.destinations.values().any(|(slots, _)| slots.contains(&id)), "{id} is in use");
+                    assert!(self.programs.remove(&id).is_some());
+                }
+            }
+        }
+    }
+
+    fn addresses(&self, to: Ipv6Addr) -> BTreeMap<String, usize> {
+        let (_, (slots, _)) = self.destinations.iter().find(|(prefix, _)| prefix.contains(&to)).unwrap();
+        let mut shares = BTreeMap::new();
+        slots.iter().for_each(|id| *shares.entry(self.programs[id].0.destination.to_string()).or_insert(0) += 1);
+        shares
+    }
+
+    fn restored(&self) -> (Vec<Restored>, BTreeSet<PathId>) {
+        let of = |(prefix, (slots, is_pinned)): (&Ipv6Net, &([PathId; SLOTS], bool))| {
+            let programs = slots.iter().map(|id| (*id, self.programs[id].clone())).collect();
+            Restored { prefix: *prefix, slots: Box::new(*slots), programs, is_pinned: *is_pinned }
+        };
+        let is_unused = |id: &&PathId| !self.destinations.values().any(|(slots, _)| slots.contains(id));
+        (self.destinations.iter().map(of).collect(), self.programs.keys().filter(is_unused).copied().collect())
+    }
+}
+
+fn steering(map: &Arc<Map>) -> (Steering, Kernel) {
+    let mut steering = Steering::new(SETTINGS);
+    assert_eq!(steering.set_map(Some(Arc::clone(map)), BTreeSet::new(), at(0)), []);
+    (steering, Kernel::default())
+}
+
+fn at(secs: u64) -> Monotonic {
+    Monotonic::START + Duration::from_secs(secs)
+}
+
+/// The addresses are worked out by hand from the draft's section 7.
+#[test]
+fn a_destination_has_the_programs_of_all_spines_in_even_shares() {
+    let (mut steering, mut kernel) = steering(&clos(3, 4));
+    assert_eq!(steering.add(host(3, 2), at(1)).unwrap().to_string(), "2001:db8:3:2::/64");
+    kernel.carry_out(&mut steering);
+    let expected = (0x65..=0x68).map(|spine| (format!("5f00:0:1:{spine:x}:3::"), 16)).collect();
+    assert_eq!(kernel.addresses(host(3, 2)), expected);
+    let ids: BTreeSet<PathId> = kernel.programs.keys().copied().collect();
+    assert_eq!(ids.len(), 4);
+    assert!(kernel.programs.values().all(|(_, most)| *most == 8960), "{kernel:?}");
+    // The same leaf: no spine.
+    steering.asked(host(1, 2), at(1)).unwrap();
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(host(1, 2)), BTreeMap::from([("5f00:0:1::".to_owned(), 64)]));
+    // Once more: nothing to do.
+    steering.asked(host(3, 2), at(2)).unwrap();
+    assert_eq!(steering.next_command(), None);
+}
+
+#[test]
+fn what_is_no_host_of_the_fabric_is_refused() {
+    let (mut steering, _) = steering(&clos(3, 2));
+    let address: Ipv6Addr = "2001:db8:9::1".parse().unwrap();
+    assert_eq!(steering.asked(address, at(1)), Err(None));
+    assert_eq!(steering.add(address, at(1)), Err(Refused::NotAHost(address)));
+    assert_eq!(Steering::new(SETTINGS).add(host(2, 1), at(1)), Err(Refused::NoFabric));
+    assert_eq!(steering.next_command(), None);
+}
+
+/// Catches slots of healthy paths that move, a program under an id that packets under way still have, and a path that never comes back.
+#[test]
+fn a_link_out_of_service_moves_the_slots_of_its_paths_alone_and_gets_them_back() {
+    let map = clos(3, 4);
+    let (mut steering, mut kernel) = steering(&map);
+    steering.asked(host(3, 1), at(1)).unwrap();
+    steering.asked(host(2, 1), at(1)).unwrap();
+    kernel.carry_out(&mut steering);
+    let before = kernel.destinations.clone();
+    // Spine 102 to leaf 3.
+    let links = map.links_at(&BTreeSet::from([port(102, 3)]));
+    assert_eq!(links.len(), 1);
+    steering.set_unusable(links.clone(), at(2));
+    kernel.carry_out(&mut steering);
+    let shares = kernel.addresses(host(3, 1));
+    assert!(!shares.contains_key("5f00:0:1:66:3::"), "{shares:?}");
+    assert_eq!(shares.values().sum::<usize>(), 64);
+    let (to_3, to_2) = (&"2001:db8:3:1::/64".parse().unwrap(), &"2001:db8:2:1::/64".parse().unwrap());
+    let moved = before[to_3].0.iter().zip(&kernel.destinations[to_3].0).filter(|(old, new)| old != new).count();
+    assert_eq!((moved, &before[to_2]), (16, &kernel.destinations[to_2]));
+    let view = steering.destination(host(3, 1)).unwrap();
+    let state: Vec<(bool, bool)> = view.paths.iter().map(|path| (path.is_usable, path.share.is_some())).collect();
+    assert_eq!(state.iter().filter(|state| **state == (false, false)).count(), 1);
+    // Its id rests.
+    assert_eq!(kernel.programs.len(), 8);
+    steering.handle_timeout(at(61));
+    kernel.carry_out(&mut steering);
+    assert_eq!((kernel.programs.len(), steering.poll_timeout()), (8, Some(at(62))));
+    steering.handle_timeout(at(62));
+    kernel.carry_out(&mut steering);
+    assert_eq!((kernel.programs.len(), steering.poll_timeout()), (7, None));
+    steering.set_unusable(BTreeSet::new(), at(70));
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(host(3, 1)).values().copied().collect::<Vec<_>>(), [16; 4]);
+}
+
+#[test]
+fn without_a_usable_path_all_stay_in_use() {
+    let map = clos(2, 2);
+    let (mut steering, mut kernel) = steering(&map);
+    steering.asked(host(2, 1), at(1)).unwrap();
+    kernel.carry_out(&mut steering);
+    let before = kernel.addresses(host(2, 1));
+    steering.set_unusable(map.links_at(&BTreeSet::from([port(101, 2), port(102, 2)])), at(2));
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(host(2, 1)), before);
+}
+
+#[test]
+fn a_pin_holds_over_faults_and_restarts_and_ends_with_its_path() {
+    let map = clos(3, 4);
+    let (mut steering, mut kernel) = steering(&map);
+    let number = |steering: &Steering, spine: u64| {
+        let view = steering.destination(host(2, 1)).unwrap();
+        view.paths.iter().position(|path| path.path.nodes().any(|node| node == port(spine, 1).node)).unwrap() + 1
+    };
+    steering.asked(host(2, 1), at(1)).unwrap();
+    let of_103 = number(&steering, 103);
+    steering.pin(host(2, 1), Some(of_103), at(1)).unwrap();
+    kernel.carry_out(&mut steering);
+    let only = BTreeMap::from([("5f00:0:1:67:2::".to_owned(), 64)]);
+    assert_eq!(kernel.addresses(host(2, 1)), only);
+    steering.set_unusable(map.links_at(&BTreeSet::from([port(103, 2)])), at(2));
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(host(2, 1)), only);
+    let refused = steering.pin(host(2, 1), Some(5), at(2)).unwrap_err().to_string();
+    assert_eq!(refused, "path 5: no path of 2001:db8:2:1::/64 that packets may take has this number, of 4");
+    assert!(steering.pin(host(2, 1), Some(0), at(2)).is_err());
+    assert_eq!(steering.destination(host(2, 1)).unwrap().pinned, Some(of_103));
+
+    let mut next = Steering::new(SETTINGS);
+    let (restored, unused) = kernel.restored();
+    assert_eq!(unused.len(), 3);
+    next.restore(restored, unused, at(3));
+    next.set_map(Some(Arc::clone(&map)), BTreeSet::new(), at(3));
+    assert_eq!((next.next_command(), number(&next, 103)), (None, of_103));
+    assert_eq!(next.destination(host(2, 1)).unwrap().pinned, Some(of_103));
+    // Without that spine, and not permitted for a while.
+    next.set_map(Some(clos(3, 2)), BTreeSet::new(), at(4));
+    kernel.carry_out(&mut next);
+    assert_eq!(kernel.addresses(host(2, 1)).len(), 2);
+    assert_eq!(next.destination(host(2, 1)).unwrap().pinned, None);
+    next.set_map(None, BTreeSet::new(), at(4));
+    next.set_map(Some(Arc::clone(&map)), BTreeSet::new(), at(4));
+    next.asked(host(2, 1), at(4)).unwrap();
+    kernel.carry_out(&mut next);
+    assert_eq!(kernel.addresses(host(2, 1)), only);
+    next.set_map(Some(clos(3, 2)), BTreeSet::new(), at(4));
+    next.pin(host(2, 1), Some(1), at(5)).unwrap();
+    next.pin(host(2, 1), None, at(5)).unwrap();
+    kernel.carry_out(&mut next);
+    assert_eq!((kernel.addresses(host(2, 1)).len(), next.destination(host(2, 1)).unwrap().pinned), (2, None));
+}
+
+/// Catches a restart that moves flows, and one that gives an id in use to another program.
+#[test]
+fn a_restart_keeps_slots_and_ids() {
+    let map = clos(3, 4);
+    let (mut steering, mut kernel) = steering(&map);
+    steering.asked(host(2, 1), at(1)).unwrap();
+    steering.asked(host(3, 1), at(1)).unwrap();
+    kernel.carry_out(&mut steering);
+    let mut next = Steering::new(SETTINGS);
+    let (restored, unused) = kernel.restored();
+    next.restore(restored, unused, at(2));
+    assert_eq!(next.destinations().count(), 2);
+    // Until the fabric is known nothing changes, and it is asked for.
+    assert_eq!(next.add(host(2, 2), at(2)), Err(Refused::NoFabric));
+    next.set_map(Some(map), BTreeSet::new(), at(3));
+    assert_eq!(next.next_command(), None);
+    next.asked(host(2, 2), at(4)).unwrap();
+    kernel.carry_out(&mut next);
+    assert_eq!((kernel.destinations.len(), kernel.ever.len()), (3, 12));
+}
+
+#[test]
+fn a_host_that_may_send_none_has_no_destinations() {
+    let (mut steering, mut kernel) = steering(&clos(2, 2));
+    steering.asked(host(2, 1), at(1)).unwrap();
+    kernel.carry_out(&mut steering);
+    assert_eq!(steering.set_map(None, BTreeSet::new(), at(2)), []);
+    kernel.carry_out(&mut steering);
+    assert!(kernel.destinations.is_empty());
+    assert_eq!(steering.add(host(2, 1), at(3)), Err(Refused::NoFabric));
+}
+
+#[test]
+fn idle_destinations_are_forgotten_and_a_full_table_makes_room_for_traffic() {
+    let map = clos(2, 1);
+    let (mut steering, mut kernel) = steering(&map);
+    steering.asked(host(2, 1), at(0)).unwrap();
+    steering.asked(host(2, 2), at(0)).unwrap();
+    kernel.carry_out(&mut steering);
+    let busy = kernel.destinations[&"2001:db8:2:2::/64".parse().unwrap()].0[0];
+    steering.used(|_| 0, at(1));
+    for time in 2..=700 {
+        steering.used(|id| if id == busy { time } else { 0 }, at(time));
+    }
+    kernel.carry_out(&mut steering);
+    let left: Vec<String> = kernel.destinations.keys().map(ToString::to_string).collect();
+    assert_eq!(left, ["2001:db8:2:2::/64"]);
+}
+
+/// Hosts behind one leaf: each destination takes one id of 16,383.
+#[test]
+fn the_number_of_destinations_is_bounded() {
+    let block = UsidBlock::at_front("5f00::".parse().unwrap());
+    let prefix = |n: u64| format!("2001:db8:0:{n:x}::/64").parse().unwrap();
+    let hosts: Vec<MapHost> =
+        (1..=4095).map(|n| MapHost { prefix: prefix(n), port: port(1 + n / 4000, n), mtu: 1500 }).collect();
+    let more = (1..=10).map(|n| MapHost { prefix: prefix(0x8000 + n), port: port(3, n), mtu: 1500 });
+    let hosts: Vec<MapHost> = hosts.into_iter().chain(more).collect();
+    let names = (1..=3).map(|node| (port(node, 1).node, String::new())).collect();
+    let links = [
+        MapLink { a: port(1, 4095), b: port(2, 1), mtu: 1600 },
+        MapLink { a: port(2, 2), b: port(3, 4000), mtu: 1600 },
+    ];
+    let map = Map::new(block, names, &links, &hosts, port(1, 1), 9).unwrap();
+    let mut steering = Steering::new(SETTINGS);
+    steering.set_map(Some(Arc::new(map)), BTreeSet::new(), at(0));
+    let address = |prefix: Ipv6Net| prefix.addr();
+    let mut refused = Vec::new();
+    for (host, n) in hosts.iter().skip(1).zip(0u64..) {
+        if let Err(why) = steering.asked(address(host.prefix), at(n / 1000)) {
+            refused.push(why);
+        }
+    }
+    assert_eq!((steering.destinations().count(), refused), (MAX_DESTINATIONS, vec![Some(Refused::Full); 8]));
+    // The reason is returned once.
+    assert_eq!(steering.asked(address(hosts[4104].prefix), at(30)), Err(None));
+    // Half a minute later the oldest one makes room.
+    steering.add(address(hosts[4104].prefix), at(30)).unwrap();
+    assert_eq!(steering.destinations().count(), MAX_DESTINATIONS);
+}
+
+/// Catches a destination that loses its programs, or keeps a dead path, because no id is free for another one.
+#[test]
+fn without_free_ids_a_destination_makes_do_until_some_have_rested() {
+    let map = clos(3, 4);
+    let (mut steering, mut kernel) = steering(&map);
+    let taken: BTreeSet<PathId> = (1..=PathId::LAST - 4).filter_map(PathId::new).collect();
+    steering.ids.take(&taken);
+    steering.asked(host(3, 1), at(1)).unwrap();
+    kernel.carry_out(&mut steering);
+    assert_eq!(steering.asked(host(2, 1), at(1)), Err(Some(Refused::NoIds)));
+    assert_eq!(steering.next_command(), None);
+    assert_eq!(steering.asked(host(2, 2), at(1)), Err(Some(Refused::NoIds)));
+    assert_eq!(steering.destinations().count(), 1);
+    // Other MTUs need other programs: with none free the destination keeps what it has.
+    let links = |spines: u64| map.links_at(&(101..=100 + spines).map(|spine| port(spine, 3)).collect());
+    steering.set_unusable(links(3), at(2));
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(host(3, 1)), BTreeMap::from([("5f00:0:1:68:3::".to_owned(), 64)]));
+    steering.set_unusable(BTreeSet::new(), at(3));
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(host(3, 1)).len(), 1, "no id is free");
+    steering.handle_timeout(at(62));
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(host(3, 1)).len(), 4);
+}
+
+#[test]
+fn only_what_may_be_a_host_is_asked_for() {
+    assert_eq!(clos(3, 1).covering().unwrap().to_string(), "2001:db8::/46");
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The commands that call a daemon.
+
+use std::io::{self, ErrorKind, Write};
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use canopy_control::pb;
+use canopy_control::pb::steer_service_client::SteerServiceClient;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::{Value, json};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::metrics::name;
+
+/// Time limit of a call.
+const WITHIN: Duration = Duration::from_secs(10);
+
+pub(super) fn status(socket: &Path, as_json: bool) -> anyhow::Result<()> {
+    let status = call(socket, async |mut client| client.get_steering(pb::GetSteeringRequest {}).await)?;
+    print(&if as_json { format!("{}\n", status_json(&status)) } else { status_table(&status) })
+}
+
+pub(super) fn paths(socket: &Path, address: Ipv6Addr, as_json: bool) -> anyhow::Result<()> {
+    let request = pb::GetSteeredPathsRequest { address: address.octets().to_vec() };
+    let paths = call(socket, async |mut client| client.get_steered_paths(request).await)?;
+    print(&if as_json { format!("{}\n", paths_json(&paths)) } else { paths_table(&paths) })
+}
+
+pub(super) fn pin(socket: &Path, address: Ipv6Addr, number: u32) -> anyhow::Result<()> {
+    let request = pb::PinPathRequest { address: address.octets().to_vec(), number };
+    let pinned = call(socket, async |mut client| client.pin_path(request).await)?;
+    let to = pinned.destination.context("the daemon's answer has no destination")?;
+    let paths = if to.pinned > 0 { format!("path {}", to.pinned) } else { format!("{} paths", to.active) };
+    print(&format!("packets to {} take {paths}\n", name(&to)))
+}
+
+/// One call, on a runtime of its own.
+fn call<T>(
+    socket: &Path,
+    call: impl AsyncFnOnce(SteerServiceClient<Channel>) -> Result<tonic::Response<T>, tonic::Status>,
+) -> anyhow::Result<T> {
+    if !socket.is_absolute() {
+        bail!("--socket: {} is not an absolute path", socket.display());
+    }
+    // An error of the file is clearer than one of gRPC.
+    std::os::unix::net::UnixStream::connect(socket)
+        .with_context(|| format!("{}: is canopy-steer running, and is this its socket.path?", socket.display()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display()))?.timeout(WITHIN);
+        let client = SteerServiceClient::new(endpoint.connect().await?).max_decoding_message_size(32 << 20);
+        let answer = call(client).await.map_err(|status| anyhow::Error::msg(status.message().to_owned()))?;
+        Ok(answer.into_inner())
+    })
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header);
+    rows.into_iter().for_each(|row| _ = table.add_row(row));
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn status_table(status: &pb::GetSteeringResponse) -> String {
+    let pb::GetSteeringResponse { interface, nodes, hosts, reason, .. } = status;
+    let mut head = format!("{interface}: {}, fabric of {nodes} nodes and {hosts} hosts\n", mode(status));
+    if !reason.is_empty() {
+        head += &format!("{}: {reason}\n", if status.steers { "Attention" } else { "Not steered" });
+    }
+    if status.agent_away_ns > 0 {
+        let away = Duration::from_secs(status.agent_away_ns / 1_000_000_000);
+        head += &format!(
+            "The agent of the host has not answered for {}; its last report applies\n",
+            humantime::format_duration(away)
+        );
+    }
+    for counter in status.counters.iter().filter(|counter| counter.value > 0 && counter.name != "encapsulated") {
+        head += &format!("{} {}\n", counter.value, meaning(&counter.name));
+    }
+    if status.destinations.is_empty() {
+        return head;
+    }
+    let row = |to: &pb::SteeredDestination| {
+        let pinned = if to.pinned > 0 { to.pinned.to_string() } else { "-".to_owned() };
+        vec![
+            name(to),
+            format!("{} of {}", to.active, to.paths),
+            (to.paths - to.usable).to_string(),
+            pinned,
+            to.mtu.to_string(),
+            to.packets.to_string(),
+        ]
+    };
+    let header = ["DESTINATION", "ACTIVE PATHS", "OUT OF SERVICE", "PINNED", "MTU", "PACKETS"];
+    head + &table(&header, status.destinations.iter().map(row))
+}
+
+fn meaning(counter: &str) -> &str {
+    match counter {
+        "no_program" => "packets left without a program, because the slot had none",
+        "too_big" => "packets were longer than their path takes: dropped, and answered by Packet Too Big",
+        "refused" => {
+            "packets left without a program, because the kernel made no room for the header (tunnels, UDP buffers)"
+        }
+        "failed" => "packets were dropped, because the kernel did not write the header",
+        "not_asked" => "destinations came too fast, and were asked for later",
+        other => other,
+    }
+}
+
+fn mode(status: &pb::GetSteeringResponse) -> &'static str {
+    match status.mode() {
+        pb::SteerMode::Flowlet => "flowlet",
+        pb::SteerMode::Spray => "spray",
+        pb::SteerMode::Pinned | pb::SteerMode::Unspecified => "pinned",
+    }
+}
+
+fn status_json(status: &pb::GetSteeringResponse) -> Value {
+    let counters: serde_json::Map<_, _> = status.counters.iter().map(|c| (c.name.clone(), json!(c.value))).collect();
+    json!({
+        "interface": status.interface,
+        "mode": mode(status),
+        "steers": status.steers,
+        "reason": status.reason,
+        "nodes": status.nodes,
+        "hosts": status.hosts,
+        "agentAwaySeconds": status.agent_away_ns as f64 / 1e9,
+        "destinations": status.destinations.iter().map(destination_json).collect::<Vec<_>>(),
+        "counters": counters,
+    })
+}
+
+fn destination_json(to: &pb::SteeredDestination) -> Value {
+    json!({
+        "prefix": name(to),
+        "paths": to.paths,
+        "active": to.active,
+        "usable": to.usable,
+        "pinned": if to.pinned > 0 { Some(to.pinned) } else { None },
+        "packets": to.packets,
+        "mtu": to.mtu,
+    })
+}
+
+fn address(octets: &[u8]) -> String {
+    <[u8; 16]>::try_from(octets).map_or_else(|_| "?".to_owned(), |octets| Ipv6Addr::from(octets).to_string())
+}
+
+fn paths_table(paths: &pb::GetSteeredPathsResponse) -> String {
+    let pinned = paths.destination.as_ref().map_or(0, |to| to.pinned);
+    let row = |path: &pb::SteeredPath| {
+        let state = match (path.path_id > 0, path.is_usable) {
+            (true, _) if path.number == pinned => "pinned",
+            (true, true) => "active",
+            (true, false) => "active, out of service",
+            (false, true) => "standby",
+            (false, false) => "out of service",
+        };
+        let id = if path.path_id > 0 { format!("{:#07x}", path.path_id) } else { "-".to_owned() };
+        let segments: Vec<String> = path.segments.iter().rev().map(|segment| address(segment)).collect();
+        let program = [vec![address(&path.destination)], segments].concat().join(" ");
+        let [packets, mtu] = [path.packets, path.mtu.into()].map(|count: u64| count.to_string());
+        vec![
+            path.number.to_string(),
+            state.to_owned(),
+            id,
+            format!("{}/64", path.slots),
+            packets,
+            mtu,
+            program,
+            path.nodes.join(" "),
+        ]
+    };
+    let header = ["PATH", "STATE", "FLOW LABEL", "SHARE", "PACKETS", "MTU", "PROGRAM", "NODES"];
+    table(&header, paths.paths.iter().map(row))
+}
+
+fn paths_json(paths: &pb::GetSteeredPathsResponse) -> Value {
+    let path = |path: &pb::SteeredPath| {
+        json!({
+            "path": path.number,
+            "nodes": path.nodes,
+            "destination": address(&path.destination),
+            "segments": path.segments.iter().rev().map(|segment| address(segment)).collect::<Vec<_>>(),
+            "mtu": path.mtu,
+            "usable": path.is_usable,
+            "pathId": if path.path_id > 0 { Some(path.path_id) } else { None },
+            "slots": path.slots,
+            "packets": path.packets,
+            "octets": path.octets,
+        })
+    };
+    json!({
+        "destination": paths.destination.as_ref().map(destination_json),
+        "paths": paths.paths.iter().map(path).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The task that owns the state machine and the maps. It wakes for destinations, reports of the agent, requests and timeouts.
+
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use canopy_bpf::monotonic;
+use canopy_bpf::ring::Records;
+use canopy_control::fabric::Held;
+use canopy_control::pb;
+use canopy_daemon::notify::Notifier;
+use canopy_host_core::steering::{DestinationView, Map, Refused, Steering};
+use canopy_model::fabric::{HostFabric, Sender};
+use canopy_paths::fabric::PortOf;
+use canopy_units::Monotonic;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::agent::News;
+use crate::kernel::{Kernel, Steered};
+use crate::shown;
+
+/// Interval at which the counters of all programs in use are read, a system call each, and the program's place is checked.
+const TICK: Duration = Duration::from_secs(5);
+/// Destinations that are taken before other events get their turn.
+const BATCH: usize = 64;
+
+/// A request to the daemon.
+pub(crate) enum Request {
+    Get(oneshot::Sender<pb::GetSteeringResponse>),
+    Paths(Ipv6Addr, oneshot::Sender<Result<pb::GetSteeredPathsResponse, Refused>>),
+    Pin(Ipv6Addr, Option<usize>, oneshot::Sender<Result<pb::SteeredDestination, Refused>>),
+}
+
+/// The daemon with its inputs.
+pub(crate) struct Daemon {
+    pub(crate) steering: Steering,
+    pub(crate) kernel: Kernel,
+    pub(crate) unknown: Records<Ipv6Addr>,
+    pub(crate) news: mpsc::Receiver<News>,
+    pub(crate) requests: mpsc::Receiver<Request>,
+    pub(crate) interface: String,
+    pub(crate) mode: pb::SteerMode,
+    pub(crate) fabric: Known,
+    /// The kernel has refused the next command.
+    pub(crate) is_stuck: bool,
+    pub(crate) notifier: Notifier,
+}
+
+/// What the agent has reported.
+#[derive(Default)]
+pub(crate) struct Known {
+    fabric: Option<Arc<HostFabric>>,
+    sender: Option<Arc<Sender>>,
+    /// Outer source of the programs in the kernel.
+    source: Option<Ipv6Addr>,
+    /// Why the last fabric was not taken.
+    refused: Option<String>,
+    /// Since when the agent does not answer, and why.
+    away: Option<(Monotonic, String)>,
+}
+
+impl Known {
+    /// Nothing yet; the programs that an earlier daemon has written have this outer source.
+    pub(crate) fn of(source: Option<Ipv6Addr>) -> Self {
+        Self { source, ..Self::default() }
+    }
+}
+
+impl Daemon {
+    /// Runs until `end`. What is in the kernel stays.
+    pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> anyhow::Result<()> {
+        tokio::pin!(end);
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut watchdog = self.notifier.alive_interval().map(interval);
+        let mut batch = Vec::with_capacity(BATCH);
+        self.fabric.away = Some((monotonic(), "it has not answered yet".to_owned()));
+        loop {
+            let due = self.steering.poll_timeout().filter(|_| !self.is_stuck);
+            tokio::select! {
+                () = &mut end => return Ok(()),
+                count = self.unknown.next_batch(&mut batch, BATCH) => {
+                    if count == 0 {
+                        bail!("the reader of the ring buffer ended");
+                    }
+                    batch.drain(..).for_each(|address| self.asked(address));
+                }
+                Some(news) = self.news.recv() => self.take(news),
+                request = self.requests.recv() => {
+                    let request = request.context("the channel of requests was closed")?;
+                    self.answer(request);
+                }
+                () = wait(due) => self.steering.handle_timeout(monotonic()),
+                _ = tick.tick() => self.tick()?,
+                () = fed(watchdog.as_mut()) => self.notifier.alive(),
+            }
+            self.carry_out();
+        }
+    }
+
+    fn asked(&mut self, address: Ipv6Addr) {
+        match self.steering.asked(address, monotonic()) {
+            Ok(()) => tracing::debug!(%address, "packets get path programs"),
+            Err(Some(why)) => tracing::warn!(%address, reason = %why, "packets leave without a path program"),
+            // No host of the fabric, or reported before.
+            Err(None) => {}
+        }
+    }
+
+    fn take(&mut self, news: News) {
+        match news {
+            News::Away(reason) => {
+                let since = self.fabric.away.as_ref().map_or_else(monotonic, |(since, _)| *since);
+                if self.fabric.away.as_ref().is_none_or(|(_, known)| *known != reason) {
+                    tracing::warn!(reason, "the host's agent does not answer; its last report stays in force");
+                }
+                self.fabric.away = Some((since, reason));
+            }
+            News::Held(held) => {
+                self.fabric.away = None;
+                self.fabric.refused = self.hold(&held).err().map(|error| format!("{error:#}"));
+                if let Some(error) = &self.fabric.refused {
+                    tracing::error!(
+                        error,
+                        "the fabric that the agent has sent is not taken; the one before stays in force"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Takes a fabric, and what the host may send in it.
+    fn hold(&mut self, Held { fabric, sender, .. }: &Held) -> anyhow::Result<()> {
+        let now = monotonic();
+        let is_known = self.fabric.fabric.as_ref().is_some_and(|known| Arc::ptr_eq(known, fabric));
+        let structure = |sender: &Sender| Sender { unusable: Vec::new(), reason: String::new(), ..sender.clone() };
+        let is_same = self.fabric.sender.as_ref().is_some_and(|before| structure(before) == structure(sender));
+        // What nodes do not forward yet does not begin; what they forward does not end when one of them has not reported.
+        let is_on = sender.permitted && (sender.reason.is_empty() || self.steering.map().is_some());
+        if is_known && is_same && is_on == self.steering.map().is_some() {
+            self.fabric.sender = Some(Arc::clone(sender));
+            let unusable = self.steering.map().map(|map| map.links_at(&ports(sender))).unwrap_or_default();
+            for why in self.steering.set_unusable(unusable, now) {
+                tracing::warn!(reason = %why, "a destination keeps paths that are out of service");
+            }
+            return Ok(());
+        }
+        let map = if is_on { Some(Arc::new(Map::of(fabric, sender)?)) } else { None };
+        let steered = match &map {
+            None => None,
+            Some(map) => Some(Steered {
+                own: map.own_prefix().context("it has no host at the port of this host")?,
+                hosts: map.covering().context("it has no hosts")?,
+                block: sender.block,
+            }),
+        };
+        (self.fabric.fabric, self.fabric.sender) = (Some(Arc::clone(fabric)), Some(Arc::clone(sender)));
+        if steered.is_none() {
+            // Before the programs are gone.
+            self.kernel.set_control(None)?;
+        }
+        // Programs have the host's address as their source: those of another address are not known any more.
+        if self.fabric.source.is_some_and(|source| source != sender.address) {
+            self.steering.set_map(None, BTreeSet::new(), now);
+            self.carry_out();
+        }
+        self.fabric.source = Some(sender.address);
+        self.kernel.set_source(sender.address);
+        let unusable = map.as_ref().map(|map| map.links_at(&ports(sender))).unwrap_or_default();
+        let (hosts, nodes) = map.as_ref().map(|map| map.size()).unwrap_or_default();
+        for why in self.steering.set_map(map, unusable, now) {
+            tracing::warn!(reason = %why, "a destination has no programs any more, or keeps old ones");
+        }
+        self.carry_out();
+        self.kernel.set_control(steered)?;
+        tracing::info!(nodes, hosts, permitted = sender.permitted, reason = sender.reason, "fabric");
+        Ok(())
+    }
+
+    fn tick(&mut self) -> anyhow::Result<()> {
+        if !self.kernel.is_attached() {
+            tracing::warn!(
+                interface = self.interface,
+                "the BPF program was taken off the interface; attaching it again"
+            );
+            self.kernel.attach()?;
+        }
+        let kernel = &self.kernel;
+        self.steering.used(|id| kernel.traffic(id).0, monotonic());
+        Ok(())
+    }
+
+    fn answer(&mut self, request: Request) {
+        // A caller that has gone does not need an answer.
+        match request {
+            Request::Get(to) => _ = to.send(self.steered()),
+            Request::Paths(address, to) => {
+                let asked = self.steering.add(address, monotonic());
+                // The programs are in force before the answer is sent.
+                self.carry_out();
+                let paths = || shown::paths(&self.steering, address, |id| self.kernel.traffic(id));
+                _ = to.send(asked.and_then(|_| paths().ok_or(Refused::NotAHost(address))));
+            }
+            Request::Pin(address, number, to) => {
+                let pinned = self.steering.pin(address, number, monotonic());
+                self.carry_out();
+                if let Ok(prefix) = &pinned {
+                    tracing::info!(%prefix, path = number, "pin");
+                }
+                let view = self.steering.destination(address).map(|view| self.destination(&view));
+                _ = to.send(pinned.and_then(|_| view.ok_or(Refused::NotAHost(address))));
+            }
+        }
+    }
+
+    fn steered(&self) -> pb::GetSteeringResponse {
+        let (hosts, nodes) = self.steering.map().map(Map::size).unwrap_or_default();
+        let reason = match (&self.fabric.refused, &self.fabric.sender, &self.fabric.away) {
+            (Some(refused), ..) => format!("the fabric that the agent has sent is not taken: {refused}"),
+            (None, Some(sender), _) => sender.reason.clone(),
+            (None, None, Some((_, why))) => format!("no fabric is known: the host's agent does not answer: {why}"),
+            (None, None, None) => {
+                "no fabric is known: the host's agent has not received it from the controller".to_owned()
+            }
+        };
+        let away = self.fabric.away.as_ref().map(|(since, _)| monotonic().since(*since));
+        pb::GetSteeringResponse {
+            interface: self.interface.clone(),
+            mode: self.mode.into(),
+            reason,
+            nodes: nodes as u32,
+            hosts: hosts as u32,
+            agent_away_ns: away.map_or(0, canopy_units::nanos),
+            destinations: self.steering.destinations().map(|view| self.destination(&view)).collect(),
+            counters: shown::counters(&self.kernel),
+            // Also by the programs of an earlier daemon.
+            steers: self.steering.map().is_some() || self.steering.destinations().next().is_some(),
+        }
+    }
+
+    fn destination(&self, view: &DestinationView<'_>) -> pb::SteeredDestination {
+        shown::destination(view, |id| self.kernel.traffic(id))
+    }
+
+    /// Writes what is to be written. What fails is tried again with the next event, and before everything behind it: an id names another
+    /// program only after the slots that named it are written.
+    fn carry_out(&mut self) {
+        while let Some(command) = self.steering.next_command() {
+            if let Err(error) = self.kernel.carry_out(&command) {
+                if !self.is_stuck {
+                    tracing::error!(
+                        ?command,
+                        error = format!("{error:#}"),
+                        "a path program cannot be written to the kernel; trying again"
+                    );
+                }
+                self.is_stuck = true;
+                return self.steering.put_back(command);
+            }
+            self.is_stuck = false;
+        }
+    }
+}
+
+fn ports(sender: &Sender) -> BTreeSet<PortOf> {
+    sender.unusable.iter().map(|&(node, port)| PortOf { node, port }).collect()
+}
+
+/// When the service manager's watchdog is due; never without one.
+async fn fed(watchdog: Option<&mut tokio::time::Interval>) {
+    match watchdog {
+        Some(watchdog) => _ = watchdog.tick().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn wait(due: Option<Monotonic>) {
+    match due {
+        Some(at) => sleep_until(Instant::now() + at.since(monotonic())).await,
+        None => std::future::pending().await,
+    }
+}
