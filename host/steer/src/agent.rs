@@ -14,8 +14,8 @@ use tonic::transport::Endpoint;
 const RETRY: Duration = Duration::from_secs(2);
 /// An agent that hangs is detected within the sum of interval and timeout.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Octets of a message, at most; a page of the fabric is smaller.
-const MAX_MESSAGE: usize = 4 << 20;
+/// Octets of a message, at most: a list of a million links out of service is smaller.
+const MAX_MESSAGE: usize = 16 << 20;
 
 /// What the agent reports.
 #[derive(Debug)]

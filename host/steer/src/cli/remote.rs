@@ -70,7 +70,7 @@ fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header);
     rows.into_iter().for_each(|row| _ = table.add_row(row));
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    table.lines().map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(&line).trim_end())).collect()
 }
 
 fn status_table(status: &pb::GetSteeringResponse) -> String {
