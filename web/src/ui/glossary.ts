@@ -79,6 +79,7 @@ export const GLOSSARY = {
   "Long-haul CNP": {"name": "Long-haul CNP", "meaning": "notification from a congested node to the source of a flow: Notify, Rate Reduce, Pause or Resume; in ICMPv6 (default) or RoCEv2 format", "from": "draft-tian section 6"},
   "escalation": {"name": "escalation", "meaning": "a stricter action after a node upstream has reacted and the congestion became worse", "from": "draft-tian section 5.7"},
   "pacer": {"name": "pacer", "meaning": "`canopy-pacer`, the daemon on a source host that applies Long-haul CNPs and CNPs as rates and pauses of queue pairs"},
+  "steering": {"name": "steering", "meaning": "distribution of a host's packets over path programs, by `canopy-steer`"},
   "STAMP": {"name": "STAMP", "meaning": "Simple Two-Way Active Measurement Protocol; agents measure the RTT of every link between nodes with it", "from": "RFC 8762"},
   "root problem": {"name": "root problem", "meaning": "an open problem that no other open problem explains; those that follow from it are listed behind it"},
   "incident": {"name": "incident", "meaning": "a problem as it was noted: when it opened and closed, what it affected, and the charts around it"},
