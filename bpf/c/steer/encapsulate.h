@@ -9,6 +9,9 @@
 /* Octets of a TCP header before that with its length. */
 #define TCP_OFFSET 12
 
+/* Octets of an outer header with an SRH of so many segments. */
+#define WITH_SRH(SEGMENTS) (IP6_LEN + sizeof(struct srh) + (SEGMENTS) * sizeof(struct canopy_addr))
+
 /* Traffic class in the first word of an IPv6 header. */
 #define CLASS_MASK 0x0FF00000
 
@@ -36,6 +39,28 @@ static __always_inline __u32 most_of(struct __sk_buff *skb, const struct steer_p
 	return most;
 }
 
+/* True for the length of an outer header: without an SRH, or with one of one to three segments. */
+static __always_inline bool is_length(__u32 length)
+{
+	return length == IP6_LEN || length == WITH_SRH(1) || length == WITH_SRH(2) || length == WITH_SRH(3);
+}
+
+/* Writes the SRH, if there is one: by a length that is known when this is compiled, because Linux 6.12 loses the least of one that varies. */
+static __always_inline int store_srh(struct __sk_buff *skb, const struct steer_program *program, __u32 length)
+{
+	const void *srh = program->header + IP6_LEN;
+
+	switch (length) {
+	case WITH_SRH(1):
+		return ctx_store(skb, ETH_LEN + IP6_LEN, srh, WITH_SRH(1) - IP6_LEN);
+	case WITH_SRH(2):
+		return ctx_store(skb, ETH_LEN + IP6_LEN, srh, WITH_SRH(2) - IP6_LEN);
+	case WITH_SRH(3):
+		return ctx_store(skb, ETH_LEN + IP6_LEN, srh, WITH_SRH(3) - IP6_LEN);
+	}
+	return 0;
+}
+
 /*
  * The packet gets the outer header of `program`, with its own traffic class: DSCP and ECN are copied (RFC 6040 section 4.1, normal mode).
  * The kernel divides a GSO buffer later and gives every packet the outer header. What it makes no room in leaves without.
@@ -46,7 +71,7 @@ static __always_inline int encapsulate(struct __sk_buff *skb, const struct ip6 *
 	struct steer_traffic *traffic_of;
 	struct ip6 outer;
 
-	if (length < IP6_LEN || length > STEER_HEADER ||
+	if (!is_length(length) ||
 	    bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_FIXED_GSO)) {
 		count(STEER_REFUSED);
 		return CTX_NEXT;
@@ -56,9 +81,7 @@ static __always_inline int encapsulate(struct __sk_buff *skb, const struct ip6 *
 	outer.payload_len = bpf_htons(size + length - IP6_LEN);
 	if (ctx_store(skb, ETH_LEN, &outer, sizeof(outer)))
 		goto failed;
-	length -= IP6_LEN;
-	if (length && length <= STEER_HEADER - IP6_LEN &&
-	    bpf_skb_store_bytes(skb, ETH_LEN + IP6_LEN, program->header + IP6_LEN, length, 0))
+	if (store_srh(skb, program, length))
 		goto failed;
 	traffic_of = bpf_map_lookup_elem(&traffic, &id);
 	if (traffic_of) {

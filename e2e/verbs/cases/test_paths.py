@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RC connections of unmodified RDMA hosts over path programs: perftest's ib_write_bw, encapsulated by routes of the hosts' kernel."""
+"""RC connections of unmodified RDMA hosts over path programs: perftest's ib_write_bw, encapsulated by routes of the hosts' kernel or by
+canopy-steer."""
 
+import json
 import subprocess
+import tempfile
 import time
 
 import controller
 import hosts
+from bed import programs as binaries
 from case import Case
 
 # Both ends of the connections, with the nodes that the two paths between them lead over beside those of the ends.
@@ -59,6 +63,41 @@ class Pinned:
         """What is sent from now on has these segments."""
         prefix, *table = self.route
         hosts.run("ip", "-6", "route", "replace", prefix, "encap", "seg6", "mode", "encap.red", "segs", segments, *self.dev, *table)
+
+
+class Steered:
+    """canopy-steer on a host; a context manager that ends it and takes its program off. All hosts of the lab are on this machine, and so is the
+    controller, which it asks for the fabric in place of an agent."""
+
+    def __init__(self, host):
+        self.host, self.binary = host, binaries() / "canopy-steer"
+        self.socket = f"/run/steer-{host}.sock"
+
+    def __enter__(self):
+        where = ["--interface", hosts.interface(self.host), "--socket", self.socket]
+        agent = ["--agent", str(hosts.LAB.parent / "controller.sock"), "--host", self.host]
+        self.where, self.log = where, tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([self.binary, "run", *where, *agent], stdout=self.log, stderr=self.log)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if '"nodes":6' in hosts.run(self.binary, "status", "--json", "--socket", self.socket, check=False):
+                return self
+            time.sleep(0.1)
+        self.log.seek(0)
+        raise TimeoutError(f"canopy-steer has no fabric: {self.log.read()}")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(60)
+        hosts.run(self.binary, "remove", *self.where)
+
+    def command(self, name, *args):
+        return hosts.run(self.binary, name, "--socket", self.socket, *args)
+
+    def paths(self, address):
+        """Its paths by the node beside the ends' that they lead over."""
+        paths = json.loads(self.command("paths", "--json", address))["paths"]
+        return {next(node for node in path["nodes"] if node in BESIDE): path for path in paths}
 
 
 class Count:
@@ -149,3 +188,29 @@ class Paths(Case):
                 self.write_bw(5)
         print(f"{with_srh.packets} packets with the SRH, {without.packets} without ", end="", flush=True)
         self.assertGreater(min(with_srh.packets, without.packets), 100)
+
+    def test_steering_switches_the_path_under_ib_write_bw(self):
+        """canopy-steer on both hosts, for data and acknowledgements: each switch is a write to a map of the host, and no queue pair fails."""
+        switches = []
+        plain = "ip6[6] == 17 and ip6[42:2] == 4791"
+        with Steered(SOURCE) as data, Steered(SINK) as acks:
+            there, back = data.paths(self.bed.addresses[SINK]), acks.paths(self.bed.addresses[SOURCE])
+            self.assertEqual((set(there), set(back)), (set(BESIDE), set(BESIDE)))
+
+            def switch():
+                over = BESIDE[len(switches) % 2]
+                data.command("pin", self.bed.addresses[SINK], str(there[over]["path"]))
+                acks.command("pin", self.bed.addresses[SOURCE], str(back[BESIDE[(len(switches) // 2) % 2]]["path"]))
+                switches.append(over)
+
+            switch()
+            with Count("n4", "eth1", "ip6[6] == 41") as over_n4, Count("n5", "eth1", "ip6[6] == 41") as over_n5:
+                with Count("n6", "eth1", plain) as beside, Count("n2", "eth3", plain) as back_beside:
+                    self.write_bw(20, switch)
+            status = json.loads(data.command("status", "--json"))
+        print(f"{len(switches)} switches, {over_n4.packets} packets over n4 and {over_n5.packets} over n5 ", end="", flush=True)
+        print({name: count for name, count in status["counters"].items() if count}, end=" ", flush=True)
+        # Each starts two programs, which takes seconds in an emulated machine.
+        self.assertGreater(len(switches), 4)
+        self.assertGreater(min(over_n4.packets, over_n5.packets), 100)
+        self.assertEqual((beside.packets, back_beside.packets), (0, 0), "they sent without a program")
