@@ -78,8 +78,9 @@ web-build: ## what the controller embeds, from the sources in web/: run after a 
 	@scripts/install-tools.sh web
 	@scripts/web.sh build
 
-bench: tools build ## ns per packet, a change among many groups, a sample of telemetry, commits per second, what 2,000 watchers cost a write, both stores with 10^6 records, trees in a fabric of 2,880 nodes, a topology of 130,176 hosts, what callers wait for beside 23 attacks, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
+bench: tools build ## ns per packet, how soon a host's packets take another path, a change among many groups, a sample of telemetry, commits per second, what 2,000 watchers cost a write, both stores with 10^6 records, trees in a fabric of 2,880 nodes, a topology of 130,176 hosts, what callers wait for beside 23 attacks, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
 	cargo bench -p canopy-datapath --features testbed --bench packets
+	cargo bench -p canopy-bpf --bench steer
 	cargo bench -p canopy-agent-runtime --bench delta
 	cargo bench -p canopy-agent-runtime --bench telemetry
 	cargo bench -p canopy-controller-actor --bench commits
