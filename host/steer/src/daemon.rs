@@ -139,8 +139,7 @@ impl Daemon {
         let is_known = self.fabric.fabric.as_ref().is_some_and(|known| Arc::ptr_eq(known, fabric));
         let structure = |sender: &Sender| Sender { unusable: Vec::new(), reason: String::new(), ..sender.clone() };
         let is_same = self.fabric.sender.as_ref().is_some_and(|before| structure(before) == structure(sender));
-        // What nodes do not forward yet does not begin; what they forward does not end when one of them has not reported.
-        let is_on = sender.permitted && (sender.reason.is_empty() || self.steering.map().is_some());
+        let is_on = is_on(sender, self.steers());
         if is_known && is_same && is_on == self.steering.map().is_some() {
             self.fabric.sender = Some(Arc::clone(sender));
             let unusable = self.steering.map().map(|map| map.links_at(&ports(sender))).unwrap_or_default();
@@ -158,7 +157,6 @@ impl Daemon {
                 block: sender.block,
             }),
         };
-        (self.fabric.fabric, self.fabric.sender) = (Some(Arc::clone(fabric)), Some(Arc::clone(sender)));
         if steered.is_none() {
             // Before the programs are gone.
             self.kernel.set_control(None)?;
@@ -177,6 +175,8 @@ impl Daemon {
         }
         self.carry_out();
         self.kernel.set_control(steered)?;
+        // Last: what has failed before is done again with the next report.
+        (self.fabric.fabric, self.fabric.sender) = (Some(Arc::clone(fabric)), Some(Arc::clone(sender)));
         tracing::info!(nodes, hosts, permitted = sender.permitted, reason = sender.reason, "fabric");
         Ok(())
     }
@@ -237,9 +237,13 @@ impl Daemon {
             agent_away_ns: away.map_or(0, canopy_units::nanos),
             destinations: self.steering.destinations().map(|view| self.destination(&view)).collect(),
             counters: shown::counters(&self.kernel),
-            // Also by the programs of an earlier daemon.
-            steers: self.steering.map().is_some() || self.steering.destinations().next().is_some(),
+            steers: self.steers(),
         }
+    }
+
+    /// Packets get programs, if only those of an earlier daemon.
+    fn steers(&self) -> bool {
+        self.steering.map().is_some() || self.steering.destinations().next().is_some()
     }
 
     fn destination(&self, view: &DestinationView<'_>) -> pb::SteeredDestination {
@@ -266,6 +270,12 @@ impl Daemon {
     }
 }
 
+/// Whether packets are to get programs. While agents of an earlier version would drop them, a host does not begin; one that has begun, before
+/// a restart too, does not end because of them.
+fn is_on(sender: &Sender, steers: bool) -> bool {
+    sender.permitted && (sender.reason.is_empty() || steers)
+}
+
 fn ports(sender: &Sender) -> BTreeSet<PortOf> {
     sender.unusable.iter().map(|&(node, port)| PortOf { node, port }).collect()
 }
@@ -282,5 +292,30 @@ async fn wait(due: Option<Monotonic>) {
     match due {
         Some(at) => sleep_until(Instant::now() + at.since(monotonic())).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_model::ids::{NodeId, PortIndex};
+    use canopy_model::usid::UsidBlock;
+
+    use super::*;
+
+    #[test]
+    fn a_host_begins_when_all_nodes_forward_and_ends_with_its_permission() {
+        let sender = |permitted: bool, reason: &str| Sender {
+            block: UsidBlock::at_front("5f00::".parse().unwrap()),
+            permitted,
+            reason: reason.to_owned(),
+            edge: NodeId::new("edge", 1).unwrap(),
+            edge_port: PortIndex::new("port", 1).unwrap(),
+            most_nodes: 5,
+            address: "2001:db8::1".parse().unwrap(),
+            unusable: Vec::new(),
+        };
+        assert!(is_on(&sender(true, ""), false) && is_on(&sender(true, ""), true));
+        assert!(!is_on(&sender(true, "an earlier agent"), false) && is_on(&sender(true, "an earlier agent"), true));
+        assert!(!is_on(&sender(false, "not permitted"), true));
     }
 }

@@ -63,16 +63,12 @@ impl Kernel {
     /// # Errors
     /// The kernel refuses.
     pub fn load(dir: &Path, ifindex: u32, mode: Mode, gap: Duration) -> anyhow::Result<Self> {
-        Ok(Self::with(Steer::load(dir)?, ifindex, mode, gap))
-    }
-
-    pub(crate) fn with(steer: Steer, ifindex: u32, mode: Mode, gap: Duration) -> Self {
         let mode = match mode {
             Mode::Pinned => types::steer_mode::STEER_PINNED,
             Mode::Flowlet => types::steer_mode::STEER_FLOWLET,
             Mode::Spray => types::steer_mode::STEER_SPRAY,
         };
-        Self { steer, ifindex, mode, gap_ns: nanos(gap), source: None }
+        Ok(Self { steer: Steer::load(dir)?, ifindex, mode, gap_ns: nanos(gap), source: None })
     }
 
     /// Attaches the program in place of that of an earlier daemon.
