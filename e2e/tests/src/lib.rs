@@ -118,6 +118,22 @@ impl Bed {
             .with_context(|| format!("{:#}", self.group(name).unwrap_or_default()))
     }
 
+    /// Waits until every node is in sync and the round-trip time of each link between nodes is measured: since then packets cross each link
+    /// in both directions. Returns the nodes as the REST API has them.
+    ///
+    /// # Errors
+    /// Not in time.
+    pub fn wait_measured(&self) -> Result<Vec<serde_json::Value>> {
+        let ports = |node: &serde_json::Value| node["spec"]["ports"].as_array().cloned().unwrap_or_default();
+        let is_measured = |node: &serde_json::Value| ports(node).iter().all(|port| !port["thresholds"].is_null());
+        let mut nodes = Vec::new();
+        self.lab.wait("every node to be in sync and every link to be measured", |_| {
+            nodes = self.lab.rest("GET", "/api/v1/nodes", None)?.1["items"].as_array().cloned().unwrap_or_default();
+            Ok(!nodes.is_empty() && nodes.iter().all(|node| node["status"]["state"] == "InSync" && is_measured(node)))
+        })?;
+        Ok(nodes)
+    }
+
     /// What `canopyctl` prints.
     ///
     /// # Errors

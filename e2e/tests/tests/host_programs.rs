@@ -64,17 +64,7 @@ fn taps(bed: &Bed, spine: &str, uplink: &str) -> [Capture; 4] {
 
 /// The generation of each node's state beside its thresholds, which change with measured round-trip times.
 fn generations(bed: &Bed) -> BTreeMap<String, (Value, Value)> {
-    let mut nodes = Vec::new();
-    // Until they are measured, all of them change.
-    let is_measured =
-        |node: &Value| node["spec"]["ports"].as_array().unwrap().iter().all(|p| !p["thresholds"].is_null());
-    let is_in_sync = |node: &Value| node["status"]["state"] == "InSync" && is_measured(node);
-    bed.lab
-        .wait("every node to be in sync", |_| {
-            nodes = bed.lab.rest("GET", "/api/v1/nodes", None)?.1["items"].as_array().cloned().unwrap_or_default();
-            Ok(nodes.len() == 6 && nodes.iter().all(is_in_sync))
-        })
-        .unwrap();
+    let nodes = bed.wait_measured().unwrap();
     let of = |node: &Value| {
         let thresholds: Value =
             node["spec"]["ports"].as_array().unwrap().iter().map(|p| p["thresholds"].clone()).collect();

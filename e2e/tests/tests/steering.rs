@@ -12,15 +12,22 @@ use serde_json::{Value, json};
 /// Outer headers of programs: IPv6 in IPv6, and with an SRH.
 const PROGRAMS: &str = "ip6[6] == 41 or ip6[6] == 43";
 const PACKETS: usize = 20;
+const NODES: [&str; 6] = ["leaf1", "leaf2", "leaf3", "leaf4", "spine5", "spine6"];
 const GPU3: &str = "2001:db8:0:3::1";
 const GPU4: &str = "2001:db8:0:4::1";
 
+/// How many of [`PACKETS`] echo requests were answered, and what ping printed. Where some were not, what the nodes dropped is printed.
 fn ping(bed: &Bed, to: &str, more: &str) -> (usize, String) {
     let args = format!("-c {PACKETS} -i 0.01 -W 10 {more} {to}");
     let out = bed.lab.command("gpu1", "ping").unwrap().args(args.split_whitespace()).output().unwrap();
     let printed = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
     let received = printed.split(" packets transmitted, ").nth(1).and_then(|rest| rest.split(' ').next());
-    (received.unwrap_or_else(|| panic!("{printed}")).parse().unwrap(), printed)
+    let received = received.unwrap_or_else(|| panic!("{printed}")).parse().unwrap();
+    if received < PACKETS {
+        let drops = NODES.map(|node| (node, bed.port_drops(node)));
+        println!("{printed}dropped so far: {drops:?}");
+    }
+    (received, printed)
 }
 
 fn status(bed: &Bed) -> Value {
@@ -57,6 +64,7 @@ fn tap(bed: &Bed, node: &str, port: &str) -> Capture {
 
 fn started() -> Bed {
     let mut bed = up_with_host_agents("illustration").unwrap();
+    bed.wait_measured().unwrap();
     bed.lab.start_steer("gpu1", "").unwrap();
     let has_fabric = |bed: &Bed| status(bed)["nodes"] == 6;
     bed.lab
