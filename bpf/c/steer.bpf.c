@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
  * The egress of a host that sends path programs: packets to hosts of the fabric get the outer header of a program that the daemon has
- * composed (H.Encaps.Red, RFC 8986 section 5.2; decisions 5). What has no program leaves as it is.
+ * composed (H.Encaps.Red, RFC 8986 section 5.2; decisions 5). What has no program leaves as it is. At its ingress, probes of its paths end.
  */
 #include <linux/bpf.h>
 
 #include "steer/tables.h"
 #include "steer/choose.h"
 #include "steer/encapsulate.h"
+#include "steer/probe.h"
 #include "steer/too_big.h"
 
 /* A packet that may get a program: from the host's own prefix, to a unicast address, and not one that has a program already. */
@@ -26,6 +27,8 @@ int steer_egress(struct __sk_buff *skb)
 	struct ip6 ip6;
 	__u32 id, most;
 
+	if (skb->mark == PROBE_MARK)
+		return probe_leaves(skb);
 	if (!set || !set->is_on || skb->vlan_present || skb->protocol != bpf_htons(ETH_IPV6) ||
 	    ctx_load(skb, ETH_LEN, &ip6, sizeof(ip6)) || !may_steer(set, &ip6))
 		return CTX_NEXT;
@@ -45,6 +48,12 @@ int steer_egress(struct __sk_buff *skb)
 	if (length_of(skb, &ip6) > most)
 		return too_big(skb, &ip6, most);
 	return encapsulate(skb, &ip6, id, program);
+}
+
+SEC("tc")
+int steer_ingress(struct __sk_buff *skb)
+{
+	return probe_arrives(skb);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

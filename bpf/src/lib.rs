@@ -7,6 +7,7 @@
 //!
 //! - [`node`]: the object of a node, `c/node.bpf.c`; those of a source host: [`pacer`], `c/pacer.bpf.c`, and [`steer`], `c/steer.bpf.c`;
 //! - [`Map`], [`PerCpu`]: typed views of maps; [`Filter`]: a program at a TC hook; [`ring`]: ring buffers;
+//! - [`probes`]: cells that BPF and a daemon write at the same time;
 //! - [`handover`]: from maps of one layout to those of another.
 
 mod address;
@@ -28,6 +29,7 @@ pub mod other_layout;
 pub mod pacer;
 mod pins;
 mod plain;
+pub mod probes;
 pub mod ring;
 mod run;
 pub mod steer;

@@ -24,6 +24,8 @@ pub(crate) struct Context {
     pub(crate) ifindex: u32,
     /// Control block.
     pub(crate) cb: [u32; 5],
+    /// Mark of the socket that sent it.
+    pub(crate) mark: u32,
     /// Packets that the frame is, as a GSO buffer; 0 = it is none.
     pub(crate) gso_segs: u32,
     /// Octets of payload of each of them.
@@ -37,6 +39,7 @@ impl Context {
         let mut put = |at: usize, word: u32| out[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         put(offset_of!(__sk_buff, ingress_ifindex), self.ingress_ifindex);
         put(offset_of!(__sk_buff, ifindex), self.ifindex);
+        put(offset_of!(__sk_buff, mark), self.mark);
         put(offset_of!(__sk_buff, gso_segs), self.gso_segs);
         put(offset_of!(__sk_buff, gso_size), self.gso_size);
         (0..).zip(self.cb).for_each(|(i, word)| put(offset_of!(__sk_buff, cb) + 4 * i, word));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The object of a host that sends path programs: its program at the egress, and its maps. They are pinned, so that the host keeps its
+//! The object of a host that sends path programs: its programs at the egress and, for probes, at the ingress, and its maps. They are pinned, so that the host keeps its
 //! programs while no daemon runs.
 
 use std::fs;
 use std::mem::MaybeUninit;
+use std::net::Ipv6Addr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -16,6 +17,7 @@ use crate::layout;
 use crate::load;
 use crate::map::{Map, PerCpu};
 use crate::pins;
+use crate::probes::Probes;
 use crate::run::{Context as RunContext, Run, run};
 pub use crate::steer_skel::types;
 use crate::steer_skel::{OpenSteerSkel, SteerSkel, SteerSkelBuilder};
@@ -23,7 +25,10 @@ use crate::steer_skel::{OpenSteerSkel, SteerSkel, SteerSkelBuilder};
 /// TC filter behind those of an agent and of a pacer on the same interface: the pacer reads packets as the host sends them.
 const PRIORITY: u32 = 61;
 
-/// Key of the single entry of the map `control`.
+/// Mark of the socket that probes are sent from (`PROBE_MARK`); the program takes it off.
+pub const MARK: u32 = 0x57AC_9B0E;
+
+/// Key of the single entry of the maps `control` and `probing`.
 const CONTROL: u32 = 0;
 
 /// The loaded program and its maps.
@@ -71,6 +76,32 @@ impl Steer {
     /// The filter at the interface's egress.
     pub fn filter(&self) -> Filter<'_> {
         Filter::new(self.skel.progs.steer_egress.as_fd(), Slot { hook: Hook::Egress, priority: PRIORITY })
+    }
+
+    /// The filter at the interface's ingress, where probes end.
+    pub fn ingress_filter(&self) -> Filter<'_> {
+        Filter::new(self.skel.progs.steer_ingress.as_fd(), Slot { hook: Hook::Ingress, priority: PRIORITY })
+    }
+
+    /// The cells of probes.
+    ///
+    /// # Errors
+    /// The system does not map them.
+    pub fn probes(&self) -> Result<Probes> {
+        let map = &self.skel.maps.ways;
+        Probes::of(MapHandle::try_from(map).with_context(|| "duplicating the handle of map ways".to_owned())?)
+    }
+
+    /// Has probes from and to an address, with this secret in them, end at the ingress; `None`: no packet is one.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_probing(&self, probes: Option<(Ipv6Addr, [u8; 8])>) -> Result<()> {
+        let set = probes.map(|(own, secret)| {
+            let secret = u64::from_ne_bytes(secret);
+            types::steer_probing { own: own.into(), secret, is_on: 1, pad: 0 }
+        });
+        Map::new(&self.skel.maps.probing).put(&CONTROL, &set.unwrap_or_default())
     }
 
     /// The settings of the program.
@@ -133,6 +164,22 @@ impl Steer {
     /// The kernel refuses: the frame is longer than a page.
     pub fn send(&self, frame: &[u8]) -> Result<Run> {
         run(self.skel.progs.steer_egress.as_fd(), RunContext::default(), frame)
+    }
+
+    /// Runs the program on a frame of the daemon's socket for probes.
+    ///
+    /// # Errors
+    /// As [`Steer::send`].
+    pub fn send_probe(&self, frame: &[u8]) -> Result<Run> {
+        run(self.skel.progs.steer_egress.as_fd(), RunContext { mark: MARK, ..RunContext::default() }, frame)
+    }
+
+    /// Runs the program at the ingress on a frame.
+    ///
+    /// # Errors
+    /// As [`Steer::send`].
+    pub fn receive(&self, frame: &[u8]) -> Result<Run> {
+        run(self.skel.progs.steer_ingress.as_fd(), RunContext::default(), frame)
     }
 }
 

@@ -18,6 +18,11 @@
 /* The outer IPv6 header, and an SRH with three segments. */
 #define STEER_HEADER 96
 #define STEER_RING_BYTES (64 << 10)
+/* Ways that are probed, by their numbers from 1, and probes of each whose times are kept. */
+#define STEER_WAYS 4096
+#define STEER_RING 64
+/* In `back_ns`: a node had marked the probe (CE). */
+#define STEER_PROBE_MARKED 1ULL
 
 /* How a packet's slot is found. */
 enum steer_mode {
@@ -57,6 +62,26 @@ struct steer_program {
 struct steer_traffic {
 	__u64 packets;
 	__u64 octets;			/* of inner packets */
+};
+
+/* A probe of a way; its place is its sequence number modulo STEER_RING. */
+struct steer_probe {
+	__u64 left_ns;			/* CLOCK_MONOTONIC at the egress; 0: it has not left */
+	__u64 back_ns;			/* the same at the ingress, with STEER_PROBE_MARKED in the place of its lowest bit; 0: it has not come back */
+	__u32 sequence;
+	__u32 is_written;		/* last, and first not: the fields above are those of one probe */
+};
+
+/* The last probes of a way. */
+struct steer_way {
+	struct steer_probe probes[STEER_RING];
+};
+
+struct steer_probing {
+	struct canopy_addr own;		/* address that probes come from and lead to */
+	__u64 secret;			/* octets, compared as one number */
+	__u32 is_on;
+	__u32 pad;
 };
 
 struct steer_flow {
@@ -105,6 +130,8 @@ TABLE(flows, LRU_HASH, __u64, struct steer_flow, STEER_FLOWS, 0, KEPT);
 TABLE(asked, LRU_HASH, struct canopy_addr, __u64, STEER_ASKED, 0, OWN);
 TABLE(sprayed, PERCPU_ARRAY, __u32, __u32, 1, 0, OWN);
 TABLE(answered, PERCPU_ARRAY, __u32, __u64, 1, 0, OWN);
+TABLE(ways, ARRAY, __u32, struct steer_way, STEER_WAYS, BPF_F_MMAPABLE, OWN);
+TABLE(probing, ARRAY, __u32, struct steer_probing, 1, 0, OWN);
 TABLE(counters, PERCPU_ARRAY, __u32, __u64, STEER_COUNTERS, 0, KEPT);
 
 /* Destinations without an entry, as addresses. */

@@ -9,8 +9,8 @@ use canopy_e2e::capture::{Capture, Packet, Way};
 use canopy_e2e::{Bed, up_with_host_agents};
 use serde_json::{Value, json};
 
-/// Outer headers of programs: IPv6 in IPv6, and with an SRH.
-const PROGRAMS: &str = "ip6[6] == 41 or ip6[6] == 43";
+/// Outer headers of programs, IPv6 in IPv6 and with an SRH, that have a path id: not those of probes, whose flow label is zero.
+const PROGRAMS: &str = "(ip6[6] == 41 or ip6[6] == 43) and ip6[0:4] & 0xfffff != 0";
 const PACKETS: usize = 20;
 const NODES: [&str; 6] = ["leaf1", "leaf2", "leaf3", "leaf4", "spine5", "spine6"];
 const GPU3: &str = "2001:db8:0:3::1";

@@ -3,4 +3,5 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 pub mod pacing;
+pub mod probing;
 pub mod steering;

@@ -6,6 +6,8 @@
 //!   flowlet or a packet takes one slot.
 //! - Of its **candidates**, the paths that share least with each other, the first usable ones are active. If none is usable, all stay in
 //!   use: the controller may be mistaken, and the host has no better path.
+//! - A **fault** that probes have found ([`crate::probing`]) takes a path out of use, as a link out of service does. If every path has one, those
+//!   that are least bad stay in use.
 //! - A user may **pin** a destination to one of its candidates, usable or not.
 //! - A change moves the slots of paths that left, and as many others as the balance needs. The rest keep their paths.
 //! - A **path id** names one program from when it is written until no slot has named it for [`REST`]. It is in the outer flow label.
@@ -13,21 +15,25 @@
 //! ```text
 //! asked ──> candidates ──> active ──> slots ──> Command::Program ... Command::Destination
 //!              ▲              ▲                  (each program before the slots that name it)
-//!           fabric     links out of service, pin
+//!           fabric     links out of service, faults, pin
 //! ```
 
 mod destination;
 mod ids;
 mod map;
 mod slots;
+mod suspects;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_paths::fabric::PortOf;
+use canopy_paths::path::Path;
 use canopy_paths::program::Header;
 use canopy_units::Monotonic;
 use ipnet::Ipv6Net;
@@ -38,6 +44,9 @@ use ids::Ids;
 pub use ids::{PathId, REST};
 pub use map::{Map, MapHost, MapLink};
 pub use slots::SLOTS;
+use ways::Ways;
+
+use crate::probing::{Fault, Role, Wanted};
 
 /// Destinations at once.
 pub const MAX_DESTINATIONS: usize = 4096;
@@ -68,6 +77,21 @@ pub struct Settings {
     pub paths: usize,
     /// A destination without packets for this time is forgotten.
     pub idle: Duration,
+}
+
+/// A link over which paths have faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// One end.
+    pub a: PortOf,
+    /// The other one.
+    pub b: PortOf,
+    /// Ways with a fault over it.
+    pub faulty: usize,
+    /// Ways with a fault that no better explanation explains.
+    pub of: usize,
+    /// Links that explain as many, itself included.
+    pub alike: usize,
 }
 
 /// What to write, in this order.
@@ -148,6 +172,7 @@ pub struct Steering {
     /// Links that no new packet should take.
     unusable: BTreeSet<usize>,
     destinations: BTreeMap<Ipv6Net, Destination>,
+    ways: Ways,
     /// Paths that users have chosen, also of destinations that are not there now.
     pins: BTreeMap<Ipv6Net, Header>,
     /// Destinations that have no programs, for reasons that may have ended with the next fabric or the next free id.
@@ -164,6 +189,7 @@ impl Steering {
             map: None,
             unusable: BTreeSet::new(),
             destinations: BTreeMap::new(),
+            ways: Ways::default(),
             pins: BTreeMap::new(),
             refused: BTreeSet::new(),
             ids: Ids::default(),
@@ -217,6 +243,42 @@ impl Steering {
         self.unusable = unusable;
         let prefixes: Vec<Ipv6Net> = self.destinations.keys().copied().collect();
         prefixes.into_iter().filter_map(|prefix| self.settle(prefix, now).err()).collect()
+    }
+
+    /// What probes have found about a way, by their program. Work is in the order of the destinations that the way leads to.
+    pub fn set_fault(&mut self, way: &Header, fault: Option<Fault>, now: Monotonic) -> Vec<Refused> {
+        let prefixes = self.ways.set_fault(way, fault);
+        prefixes.into_iter().filter_map(|prefix| self.settle(prefix, now).err()).collect()
+    }
+
+    /// A way that is to be probed otherwise from now on; `None`: no more. Work is in the order of the hosts behind its edge.
+    pub fn next_way(&mut self) -> Option<(Header, Option<Wanted>)> {
+        let (way, to) = self.ways.next_change()?;
+        let wanted = to.map(|to| {
+            let mut destinations = to.prefixes.iter().filter_map(|prefix| self.destinations.get(prefix));
+            let role = if destinations.any(|to| to.is_taken(&way)) { Role::Active } else { Role::Standby };
+            Wanted { role, most: to.most }
+        });
+        Some((way, wanted))
+    }
+
+    /// The path of a way, for what is shown.
+    pub fn path_of(&self, way: &Header) -> Option<&Path> {
+        let (prefix, _) = self.ways.of(way)?;
+        self.destinations.get(prefix)?.path_of(way)
+    }
+
+    /// Links that explain the faults of ways, the best explanation first. Work is in the order of all ways.
+    pub fn suspects(&self) -> Vec<Suspect> {
+        let Some(map) = &self.map else { return Vec::new() };
+        let ways = self.ways.all().filter_map(|(way, fault)| Some((self.path_of(way)?, fault)));
+        let links = |path: &Path| path.hops.iter().map(|hop| hop.link).collect();
+        let ranked = suspects::rank(ways.map(|(path, fault)| (links(path), fault.is_some())));
+        let named = |ranked: suspects::Ranked| {
+            let (a, b) = map.ends_of(ranked.link)?;
+            Some(Suspect { a, b, faulty: ranked.faulty, of: ranked.of, alike: ranked.alike })
+        };
+        ranked.into_iter().filter_map(named).collect()
     }
 
     /// A packet to this address has left without a program.
@@ -345,6 +407,9 @@ impl Steering {
             return Err(Refused::NoPath(prefix));
         }
         if let Some(destination) = self.destinations.get_mut(&prefix) {
+            self.ways.add(prefix, candidates.iter().filter_map(|candidate| candidate.probe.as_ref()));
+            let kept: BTreeSet<&Header> = candidates.iter().filter_map(|to| Some(&to.probe.as_ref()?.0)).collect();
+            self.ways.remove(prefix, destination.probes().filter(|(header, _)| !kept.contains(header)));
             destination.set_candidates(candidates);
         }
         self.settle(prefix, now)
@@ -357,7 +422,7 @@ impl Steering {
             return Ok(());
         }
         let pin = self.pins.get(&prefix);
-        let wanted = destination.wanted(self.settings.paths, &self.unusable, pin);
+        let wanted = destination.wanted(self.settings.paths, &self.unusable, self.ways.faults(), pin);
         let mut active = Vec::with_capacity(wanted.len());
         let mut programs = Vec::new();
         destination.is_short = false;
@@ -379,6 +444,9 @@ impl Steering {
         if active.is_empty() {
             return Err(Refused::NoIds);
         }
+        if !programs.is_empty() || active.len() != destination.active.len() {
+            self.ways.changed(destination.probes());
+        }
         self.commands.extend(programs.into_iter().map(|(id, header, most)| Command::Program { id, header, most }));
         let gone = destination.set_active(active);
         if let Some((slots, is_pinned)) = destination.distribute(pin.is_some()) {
@@ -390,6 +458,7 @@ impl Steering {
 
     fn forget(&mut self, prefix: Ipv6Net, now: Monotonic) {
         let Some(destination) = self.destinations.remove(&prefix) else { return };
+        self.ways.remove(prefix, destination.probes());
         if destination.is_written() {
             self.commands.push_back(Command::Forget(prefix));
         }

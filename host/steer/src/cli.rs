@@ -116,6 +116,15 @@ struct Run {
     /// Directory on a BPF file system in which the maps are [default: /sys/fs/bpf/canopy-steer].
     #[arg(long, value_name = "PATH")]
     pin_dir: Option<String>,
+    /// probe.interval: between two probes of a path in use, 1ms to 10s; 0s: paths are not probed [default: 10ms].
+    #[arg(long, value_name = "TIME")]
+    probe_interval: Option<String>,
+    /// probe.rate: probes a second, at most [default: 10000].
+    #[arg(long, value_name = "NUMBER")]
+    probe_rate: Option<u32>,
+    /// probe.dscp: DSCP of probes, 0 to 63 [default: 26].
+    #[arg(long, value_name = "DSCP")]
+    probe_dscp: Option<u8>,
     /// socket.path: the daemon's Unix socket, an absolute path.
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
@@ -152,6 +161,9 @@ impl Run {
             .with("paths", self.paths.map(i64::from))
             .with("idle", self.idle)
             .with("pin_dir", self.pin_dir)
+            .with("probe.interval", self.probe_interval)
+            .with("probe.rate", self.probe_rate.map(i64::from))
+            .with("probe.dscp", self.probe_dscp.map(i64::from))
             .with("socket.path", self.socket)
             .with("socket.group", self.socket_group)
             .with_all("socket.uids", &self.uids)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use canopy_daemon::config::{Faults, Settings, list};
 use canopy_daemon::log::LogConfig;
 use canopy_daemon::socket;
+use canopy_host_core::probing;
 use canopy_host_core::steering::{self, MAX_CANDIDATES, Mode};
 use canopy_model::ids::check_name;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,10 @@ pub(crate) const SYSTEM_FILE: &str = "/etc/canopy/steer.toml";
 pub(crate) const DEFAULT_SOCKET: &str = "/run/canopy/steer.sock";
 
 const MAX_GAP: Duration = Duration::from_secs(10);
+const LEAST_PROBE: Duration = Duration::from_millis(1);
+const MOST_PROBE: Duration = Duration::from_secs(10);
+const MOST_RATE: u32 = 1_000_000;
+const MOST_DSCP: u8 = 63;
 const LEAST_IDLE: Duration = Duration::from_secs(10);
 /// Maximum number of users, which are searched for every connection.
 const MAX_UIDS: usize = 1024;
@@ -44,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) idle: Duration,
     /// Directory on a BPF file system in which the maps of each interface are.
     pub(crate) pin_dir: PathBuf,
+    /// Probes of the paths.
+    pub(crate) probe: ProbeConfig,
     /// The Unix socket for operators.
     pub(crate) socket: SocketConfig,
     /// Prometheus metrics.
@@ -62,6 +69,19 @@ pub(crate) enum ModeConfig {
     Flowlet,
     /// Each UDP packet takes the next path; packets of RC and UC queue pairs, TCP and other protocols as with flowlet.
     Spray,
+}
+
+/// Section `probe`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProbeConfig {
+    /// Between two probes of a path in use, 1 ms ..= 10 s; 0: paths are not probed.
+    #[serde(with = "humantime_serde")]
+    pub(crate) interval: Duration,
+    /// Probes a second, at most, 1 ..= 1,000,000.
+    pub(crate) rate: u32,
+    /// DSCP of probes, 0 ..= 63: that of the packets whose queues they are to see.
+    pub(crate) dscp: u8,
 }
 
 /// Section `socket`. Root and the daemon's own user may always pin paths.
@@ -96,6 +116,7 @@ impl Default for Config {
             paths: 16,
             idle: Duration::from_secs(600),
             pin_dir: "/sys/fs/bpf/canopy-steer".into(),
+            probe: ProbeConfig { interval: Duration::from_millis(10), rate: 10_000, dscp: 26 },
             socket: SocketConfig { path: DEFAULT_SOCKET.into(), group: String::new(), uids: vec![] },
             metrics: Metrics { listen: None },
             log: LogConfig::default(),
@@ -112,6 +133,17 @@ impl Config {
             ModeConfig::Spray => Mode::Spray,
         };
         steering::Settings { mode, gap: self.gap, paths: self.paths, idle: self.idle }
+    }
+
+    /// For the pure core; `None`: no probes.
+    pub(crate) fn probing(&self) -> Option<probing::Settings> {
+        let ProbeConfig { interval, rate, .. } = self.probe;
+        (!interval.is_zero()).then_some(probing::Settings { interval, rate })
+    }
+
+    /// Traffic class of probes: their DSCP, and ECT(0), so that nodes mark them (RFC 3168 section 5).
+    pub(crate) fn traffic_class(&self) -> u8 {
+        self.probe.dscp << 2 | 0b10
     }
 }
 
@@ -136,6 +168,16 @@ impl Settings for Config {
         }
         if !self.pin_dir.is_absolute() {
             faults.push("pin_dir", "must be an absolute path on a BPF file system, such as /sys/fs/bpf/canopy-steer");
+        }
+        if !self.probe.interval.is_zero() && !(LEAST_PROBE..=MOST_PROBE).contains(&self.probe.interval) {
+            let range = "use 1ms to 10s, or 0s for no probes";
+            faults.push("probe.interval", format!("{:?} is out of range: {range}", self.probe.interval));
+        }
+        if !(1..=MOST_RATE).contains(&self.probe.rate) {
+            faults.push("probe.rate", format!("{} is out of range: use 1 to {MOST_RATE}", self.probe.rate));
+        }
+        if self.probe.dscp > MOST_DSCP {
+            faults.push("probe.dscp", format!("{} is out of range: use 0 to {MOST_DSCP}", self.probe.dscp));
         }
         faults.check("socket.path", socket::check_path(&self.socket.path));
         if self.socket.uids.len() > MAX_UIDS {
@@ -190,6 +232,11 @@ mod tests {
             ("paths = 65", "paths"),
             ("idle = '1s'", "idle"),
             ("pin_dir = 'bpf'", "pin_dir"),
+            ("probe.interval = '999us'", "probe.interval"),
+            ("probe.interval = '11s'", "probe.interval"),
+            ("probe.rate = 0", "probe.rate"),
+            ("probe.rate = 1000001", "probe.rate"),
+            ("probe.dscp = 64", "probe.dscp"),
             ("socket.path = 'relative'", "socket.path"),
             ("metrics.listen = 'x'", "metrics.listen"),
             ("log.level = 'verbose'", "log.level"),

@@ -12,21 +12,28 @@ use canopy_bpf::ring::Records;
 use canopy_control::fabric::Held;
 use canopy_control::pb;
 use canopy_daemon::notify::Notifier;
+use canopy_host_core::probing::Fault;
 use canopy_host_core::steering::{DestinationView, Map, Refused, Steering};
 use canopy_model::fabric::{HostFabric, Sender};
 use canopy_paths::fabric::PortOf;
+use canopy_paths::program::Header;
 use canopy_units::Monotonic;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::agent::News;
 use crate::kernel::{Kernel, Steered};
+use crate::probe::Secret;
+use crate::prober::Prober;
 use crate::shown;
 
 /// Interval at which the counters of all programs in use are read, a system call each, and the program's place is checked.
 const TICK: Duration = Duration::from_secs(5);
 /// Destinations that are taken before other events get their turn.
 const BATCH: usize = 64;
+
+/// Changes of faults at the same time that are logged, each in a line.
+const LOGGED: usize = 8;
 
 /// A request to the daemon.
 pub(crate) enum Request {
@@ -45,6 +52,10 @@ pub(crate) struct Daemon {
     pub(crate) interface: String,
     pub(crate) mode: pb::SteerMode,
     pub(crate) fabric: Known,
+    /// `None`: paths are not probed.
+    pub(crate) prober: Option<Prober>,
+    /// Of probes.
+    pub(crate) secret: Secret,
     /// The kernel has refused the next command.
     pub(crate) is_stuck: bool,
     pub(crate) notifier: Notifier,
@@ -94,11 +105,13 @@ impl Daemon {
                     let request = request.context("the channel of requests was closed")?;
                     self.answer(request);
                 }
+                () = found(self.prober.as_ref()) => self.take_faults(),
                 () = wait(due) => self.steering.handle_timeout(monotonic()),
                 _ = tick.tick() => self.tick()?,
                 () = fed(watchdog.as_mut()) => self.notifier.alive(),
             }
             self.carry_out();
+            self.probe();
         }
     }
 
@@ -167,6 +180,10 @@ impl Daemon {
             self.carry_out();
         }
         self.fabric.source = Some(sender.address);
+        if let Some(prober) = &self.prober {
+            self.kernel.set_probing(steered.is_some().then_some((sender.address, self.secret)))?;
+            prober.set_address(sender.address);
+        }
         self.kernel.set_source(sender.address);
         let unusable = map.as_ref().map(|map| map.links_at(&ports(sender))).unwrap_or_default();
         let (hosts, nodes) = map.as_ref().map(|map| map.size()).unwrap_or_default();
@@ -202,7 +219,9 @@ impl Daemon {
                 let asked = self.steering.add(address, monotonic());
                 // The programs are in force before the answer is sent.
                 self.carry_out();
-                let paths = || shown::paths(&self.steering, address, |id| self.kernel.traffic(id));
+                self.probe();
+                let probed = |way: &Header| self.prober.as_ref()?.with(|probing| probing.way(way));
+                let paths = || shown::paths(&self.steering, address, |id| self.kernel.traffic(id), probed);
                 _ = to.send(asked.and_then(|_| paths().ok_or(Refused::NotAHost(address))));
             }
             Request::Pin(address, number, to) => {
@@ -238,6 +257,61 @@ impl Daemon {
             destinations: self.steering.destinations().map(|view| self.destination(&view)).collect(),
             counters: shown::counters(&self.kernel),
             steers: self.steers(),
+            probes: self.prober.as_ref().map(|prober| {
+                let refused = prober.refused();
+                prober.with(|probing| shown::probes(probing, refused))
+            }),
+            suspects: shown::suspects(&self.steering),
+        }
+    }
+
+    /// Has the prober know which ways there are.
+    fn probe(&mut self) {
+        let mut changes = std::iter::from_fn(|| self.steering.next_way()).peekable();
+        match &self.prober {
+            Some(prober) if changes.peek().is_some() => {
+                let now = monotonic();
+                prober.with(|probing| changes.for_each(|(way, wanted)| probing.set(&way, wanted.as_ref(), now)));
+            }
+            _ => changes.for_each(drop),
+        }
+    }
+
+    /// Takes what the prober has found: packets of the faulty paths take others.
+    fn take_faults(&mut self) {
+        let Some(prober) = &self.prober else { return };
+        let changes = prober.with(|probing| std::iter::from_fn(|| probing.next_change()).collect::<Vec<_>>());
+        let now = monotonic();
+        for (way, fault) in &changes {
+            for why in self.steering.set_fault(way, *fault, now) {
+                tracing::warn!(reason = %why, "a destination keeps paths with a fault");
+            }
+        }
+        // Before it is logged.
+        self.carry_out();
+        let name = |way: &Header| {
+            let path = self.steering.path_of(way)?;
+            Some(self.steering.map()?.names(path).collect::<Vec<_>>().join(" "))
+        };
+        for (way, fault) in changes.iter().take(LOGGED) {
+            let path = name(way).unwrap_or_default();
+            match fault {
+                Some(Fault::BlackHole) => tracing::warn!(
+                    path,
+                    "probes of a path do not come back: packets take other paths, if there are better ones"
+                ),
+                Some(Fault::Loss) => {
+                    tracing::warn!(path, "a path loses probes: packets take other paths, if there are better ones")
+                }
+                None => tracing::info!(path, "probes of a path come back: packets take it again"),
+            }
+        }
+        if changes.len() > LOGGED {
+            let more = changes.len() - LOGGED;
+            tracing::warn!(
+                more,
+                "paths whose faults have changed at the same time: `canopy-steer status` has the links that explain them"
+            );
         }
     }
 
@@ -278,6 +352,14 @@ fn is_on(sender: &Sender, steers: bool) -> bool {
 
 fn ports(sender: &Sender) -> BTreeSet<PortOf> {
     sender.unusable.iter().map(|&(node, port)| PortOf { node, port }).collect()
+}
+
+/// When the prober has found something; never without one.
+async fn found(prober: Option<&Prober>) {
+    match prober {
+        Some(prober) => prober.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// When the service manager's watchdog is due; never without one.

@@ -18,17 +18,35 @@ const HOP_LIMIT: u8 = 64;
 /// The header is longer than the datapath has room for.
 pub(crate) fn program(id: PathId, source: Ipv6Addr, header: &Header, most: u32) -> anyhow::Result<steer_program> {
     let mut program = steer_program { most, ..steer_program::default() };
+    // At most 96.
+    program.length = emit(&mut program.header, source, 0, id.get(), header)? as u32;
+    Ok(program)
+}
+
+/// The outer header of a packet of `length` octets that is no packet of a program: its flow label is zero.
+///
+/// # Errors
+/// As [`program`].
+pub(crate) fn outer(source: Ipv6Addr, traffic_class: u8, header: &Header, length: usize) -> anyhow::Result<Vec<u8>> {
+    let mut octets = steer_program::default().header;
+    let with = emit(&mut octets, source, traffic_class, 0, header)?;
+    octets[4..6].copy_from_slice(&u16::try_from(with - Ipv6::LEN + length)?.to_be_bytes());
+    Ok(octets[..with].to_vec())
+}
+
+/// Returns how many octets it has.
+fn emit(out: &mut [u8], src: Ipv6Addr, traffic_class: u8, flow_label: u32, header: &Header) -> anyhow::Result<usize> {
     let has_srh = !header.segments.is_empty();
     let outer = Ipv6 {
-        traffic_class: 0,
-        flow_label: id.get(),
+        traffic_class,
+        flow_label,
         payload_len: 0,
         next_header: if has_srh { NEXT_HEADER_ROUTING } else { NEXT_HEADER_IPV6 },
         hop_limit: HOP_LIMIT,
-        src: source,
+        src,
         dst: header.destination,
     };
-    outer.emit(&mut program.header)?;
+    outer.emit(out)?;
     let mut length = Ipv6::LEN;
     if has_srh {
         let srh = Srh {
@@ -40,11 +58,9 @@ pub(crate) fn program(id: PathId, source: Ipv6Addr, header: &Header, most: u32) 
             tlvs: Vec::new(),
             hmac: None,
         };
-        length += srh.emit(&mut program.header[Ipv6::LEN..])?;
+        length += srh.emit(&mut out[Ipv6::LEN..])?;
     }
-    // At most 96.
-    program.length = length as u32;
-    Ok(program)
+    Ok(length)
 }
 
 /// The source and header of a program that an earlier process has written; `None`: it has written something else.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use canopy_bpf::probes::Probes;
 use canopy_bpf::ring::Records;
 use canopy_bpf::steer::{Steer, types};
 use canopy_host_core::steering::{Command, Mode, PathId, Restored, SLOTS};
@@ -15,6 +16,7 @@ use canopy_units::nanos;
 use ipnet::Ipv6Net;
 
 use crate::header;
+use crate::probe::Secret;
 
 /// Destinations that wait for the daemon; more wait in the ring buffer.
 const DEPTH: usize = 1024;
@@ -71,25 +73,39 @@ impl Kernel {
         Ok(Self { steer: Steer::load(dir)?, ifindex, mode, gap_ns: nanos(gap), source: None })
     }
 
-    /// Attaches the program in place of that of an earlier daemon.
+    /// Attaches the programs in place of those of an earlier daemon: at the egress, and at the ingress for probes.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn attach(&self) -> anyhow::Result<()> {
+        // First, so that no probe leaves which nothing waits for.
+        self.steer.ingress_filter().attach(self.ifindex)?;
         Ok(self.steer.filter().attach(self.ifindex)?)
     }
 
-    /// Whether the program is attached: another process may have taken it off.
+    /// Whether the programs are attached: another process may have taken them off.
     pub(crate) fn is_attached(&self) -> bool {
-        self.steer.filter().is_attached(self.ifindex)
+        [self.steer.filter(), self.steer.ingress_filter()].iter().all(|filter| filter.is_attached(self.ifindex))
     }
 
-    /// Takes the program of any daemon off the interface.
+    /// Takes the programs of any daemon off the interface.
     pub(crate) fn detach(&self) -> anyhow::Result<()> {
-        if self.steer.filter().is_present(self.ifindex) {
-            self.steer.filter().detach(self.ifindex)?;
+        for filter in [self.steer.filter(), self.steer.ingress_filter()] {
+            if filter.is_present(self.ifindex) {
+                filter.detach(self.ifindex)?;
+            }
         }
         Ok(())
+    }
+
+    /// The cells of probes.
+    pub(crate) fn probes(&self) -> anyhow::Result<Probes> {
+        Ok(self.steer.probes()?)
+    }
+
+    /// Has probes from and to this address end at the interface; `None`: there are none.
+    pub(crate) fn set_probing(&self, probes: Option<(Ipv6Addr, Secret)>) -> anyhow::Result<()> {
+        Ok(self.steer.set_probing(probes)?)
     }
 
     /// What an earlier daemon has written. Destinations get this one's mode and gap; those that cannot be read are removed.

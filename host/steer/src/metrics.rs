@@ -35,6 +35,21 @@ static PACKETS: Family<1> = Family::counter(
     "Packets by outcome: encapsulated, no_program, too_big, refused, failed; not_asked counts destinations that the daemon was not asked for.",
     ["outcome"],
 );
+static PROBED: Family<1> = Family::gauge(
+    "canopy_steer_probed_paths",
+    "Paths between edges by what probes have found: sound, faulty; left_out are not probed, because there are too many.",
+    ["state"],
+);
+static PROBE_INTERVAL: Family<0> = Family::gauge(
+    "canopy_steer_probe_interval_seconds",
+    "Between two probes of a path in use: that of `probe.interval`, or more if `probe.rate` permits no more.",
+    [],
+);
+static PROBES: Family<1> = Family::counter(
+    "canopy_steer_probes",
+    "Probes by outcome: back, lost, not_sent; late (came back after they were taken for lost) and marked (CE) are among those back.",
+    ["outcome"],
+);
 static PATHS: Family<2> = Family::gauge(
     "canopy_steer_paths",
     "Paths of a destination by state: active, usable, all.",
@@ -45,9 +60,11 @@ const DESTINATION_SERIES: usize = 3;
 
 /// Every family of canopy-steer.
 pub fn families() -> Vec<Description> {
-    let mut all: Vec<_> =
-        [&LEFT_OUT, &LINES_LEFT_OUT, &AGENT_AWAY, &DESTINATIONS].iter().map(|family| family.describe()).collect();
-    all.extend([&BUILD, &ACTIVE, &PACKETS].iter().map(|family| family.describe()));
+    let mut all: Vec<_> = [&LEFT_OUT, &LINES_LEFT_OUT, &AGENT_AWAY, &DESTINATIONS, &PROBE_INTERVAL]
+        .iter()
+        .map(|family| family.describe())
+        .collect();
+    all.extend([&BUILD, &ACTIVE, &PACKETS, &PROBED, &PROBES].iter().map(|family| family.describe()));
     all.push(PATHS.describe());
     all
 }
@@ -72,6 +89,15 @@ impl Source for Scrape {
         page.one(&AGENT_AWAY, now.agent_away_ns as f64 / 1e9)?;
         page.one(&DESTINATIONS, now.destinations.len() as u64)?;
         page.write(&PACKETS, now.counters.iter().map(|c| ([c.name.as_str()], c.value)))?;
+        if let Some(probes) = &now.probes {
+            let sound = probes.ways - probes.faulty;
+            let states = [("sound", sound), ("faulty", probes.faulty), ("left_out", probes.left_out)];
+            page.write(&PROBED, states.map(|(state, count)| ([state], u64::from(count))))?;
+            page.one(&PROBE_INTERVAL, probes.interval_ns as f64 * probes.stretch / 1e9)?;
+            let pb::SteerProbes { back, late, marked, lost, not_sent, .. } = *probes;
+            let outcomes = [("back", back), ("late", late), ("lost", lost), ("marked", marked), ("not_sent", not_sent)];
+            page.write(&PROBES, outcomes.map(|(outcome, count)| ([outcome], count)))?;
+        }
         let room = page.room(DESTINATION_SERIES);
         let shown: Vec<_> = now.destinations.iter().take(room).map(|to| (name(to), to)).collect();
         page.leave_out((now.destinations.len() - shown.len()) * DESTINATION_SERIES);

@@ -2,9 +2,15 @@
 //! The state of the steering, as it travels.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use canopy_bpf::monotonic;
 use canopy_control::pb;
-use canopy_host_core::steering::{CandidateView, DestinationView, PathId, Steering};
+use canopy_host_core::probing::{Counts, Fault, Probing, WayView};
+use canopy_host_core::steering::{CandidateView, DestinationView, PathId, Steering, Suspect};
+use canopy_paths::fabric::PortOf;
+use canopy_paths::program::Header;
+use canopy_units::nanos;
 
 use crate::kernel::{COUNTERS, Kernel};
 
@@ -19,7 +25,7 @@ pub(crate) fn destination(
         prefix_length: view.prefix.prefix_len().into(),
         paths: view.paths.len() as u32,
         active: shares().count() as u32,
-        usable: view.paths.iter().filter(|path| path.is_usable).count() as u32,
+        usable: view.paths.iter().filter(|path| !path.is_out && path.fault.is_none()).count() as u32,
         pinned: view.pinned.unwrap_or(0) as u32,
         packets: shares().map(|(_, share)| traffic(share.id).0).sum(),
         mtu: shares().map(|(path, _)| path.most).min().unwrap_or(0),
@@ -31,27 +37,77 @@ pub(crate) fn paths(
     steering: &Steering,
     address: Ipv6Addr,
     traffic: impl Fn(PathId) -> (u64, u64),
+    probed: impl Fn(&Header) -> Option<WayView>,
 ) -> Option<pb::GetSteeredPathsResponse> {
     let view = steering.destination(address)?;
     let map = steering.map()?;
     let path = |path| {
-        let CandidateView { number, path, header, most, is_usable, share } = path;
+        let CandidateView { number, path, header, most, is_out, fault, probe, share } = path;
         let (packets, octets) = share.map(|share| traffic(share.id)).unwrap_or_default();
+        let way = probe.and_then(&probed);
+        let since = way.and_then(|way| way.since.filter(|_| fault.is_some()));
+        let ns = |time: fn(&WayView) -> Option<Duration>| way.as_ref().and_then(time).map_or(0, nanos);
+        let count = |of: fn(&WayView) -> u64| way.as_ref().map_or(0, of);
         pb::SteeredPath {
             number: number as u32,
             nodes: map.names(path).map(str::to_owned).collect(),
             destination: header.destination.octets().to_vec(),
             segments: header.segments.iter().map(|segment| segment.octets().to_vec()).collect(),
             mtu: most,
-            is_usable,
+            is_usable: !is_out,
             path_id: share.map_or(0, |share| share.id.get()),
             slots: share.map_or(0, |share| share.slots as u32),
             packets,
             octets,
+            fault: match fault {
+                None => pb::SteerFault::Unspecified,
+                Some(Fault::Loss) => pb::SteerFault::Loss,
+                Some(Fault::BlackHole) => pb::SteerFault::BlackHole,
+            }
+            .into(),
+            fault_ns: since.map_or(0, |since| nanos(monotonic().since(since)).max(1)),
+            rtt_ns: ns(|way| way.rtt),
+            least_rtt_ns: ns(|way| way.least),
+            probes_back: count(|way| way.counts.back),
+            probes_lost: count(|way| way.counts.lost),
         }
     };
     let destination = Some(destination(&view, &traffic));
     Some(pb::GetSteeredPathsResponse { destination, paths: view.paths.into_iter().map(path).collect() })
+}
+
+/// Probes of all ways.
+pub(crate) fn probes(probing: &Probing, refused: u64) -> pb::SteerProbes {
+    let mut faulty = 0;
+    let mut all = Counts::default();
+    for WayView { fault, counts, .. } in probing.ways() {
+        faulty += u32::from(fault.is_some());
+        all = all + counts;
+    }
+    let all = all + probing.former();
+    pb::SteerProbes {
+        interval_ns: nanos(probing.settings().interval),
+        stretch: probing.stretch(),
+        ways: probing.ways().count() as u32,
+        faulty,
+        left_out: probing.left_out() as u32,
+        back: all.back,
+        late: all.late,
+        marked: all.marked,
+        lost: all.lost,
+        not_sent: all.not_sent.max(refused),
+    }
+}
+
+/// Links that explain faults.
+pub(crate) fn suspects(steering: &Steering) -> Vec<pb::SteerSuspect> {
+    let shown = |Suspect { a, b, faulty, of, alike }| {
+        let name = |node| steering.map().map_or("", |map| map.name(node)).to_owned();
+        let [a_port, b_port] = [a, b].map(|end: PortOf| end.port.get().into());
+        let (a, b) = (name(a.node), name(b.node));
+        pb::SteerSuspect { a, a_port, b, b_port, faulty: faulty as u32, of: of as u32, alike: alike as u32 }
+    };
+    steering.suspects().into_iter().map(shown).collect()
 }
 
 /// The program's counters.

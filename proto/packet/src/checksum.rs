@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The Internet checksum, RFC 1071: the one's complement of the one's complement sum of 16-bit words.
 
+use core::net::Ipv6Addr;
+
+/// The pseudo-header of RFC 8200 section 8.1, for a packet of `len` octets. One longer than a jumbogram does not exist.
+pub(crate) fn pseudo_header(src: Ipv6Addr, dst: Ipv6Addr, len: usize, next_header: u8) -> Sum {
+    let sum = Sum::default().add(&src.octets()).add(&dst.octets());
+    sum.add(&(len as u32).to_be_bytes()).add(&[0, 0, 0, next_header])
+}
+
 /// A sum in progress. Every part but the last must have an even number of octets; an odd last one is padded with zero.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sum(u64);

@@ -14,7 +14,7 @@
 //! Types with the upper bit clear are error messages, the others informational. The checksum covers a pseudo-header of
 //! the addresses, so it is checked by [`verify`], not by the parsers.
 
-use crate::checksum::Sum;
+use crate::checksum::{self, Sum};
 use crate::error::{EmitError, ParseError};
 use crate::ipv6::NEXT_HEADER_ICMPV6;
 use crate::wire::{be16, room, split};
@@ -105,10 +105,8 @@ pub fn verify(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> bool {
     message.len() >= Icmpv6::LEN && pseudo_header(src, dst, message.len()).add(message).fold() == 0xffff
 }
 
-/// RFC 8200 section 8.1. A message longer than a jumbogram does not exist.
 fn pseudo_header(src: Ipv6Addr, dst: Ipv6Addr, len: usize) -> Sum {
-    let sum = Sum::default().add(&src.octets()).add(&dst.octets());
-    sum.add(&(len as u32).to_be_bytes()).add(&[0, 0, 0, NEXT_HEADER_ICMPV6])
+    checksum::pseudo_header(src, dst, len, NEXT_HEADER_ICMPV6)
 }
 
 #[cfg(test)]

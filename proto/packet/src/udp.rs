@@ -11,7 +11,11 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 
+use core::net::Ipv6Addr;
+
+use crate::checksum::pseudo_header;
 use crate::error::{EmitError, ParseError};
+use crate::ipv6::NEXT_HEADER_UDP;
 use crate::wire::{be16, room, split};
 
 const HEADER: &str = "UDP";
@@ -98,6 +102,14 @@ impl Udp {
     }
 }
 
+/// The checksum of a whole datagram between two addresses, whose checksum field is zero (RFC 8200 section 8.1): never zero itself.
+pub fn checksum(src: Ipv6Addr, dst: Ipv6Addr, datagram: &[u8]) -> u16 {
+    match pseudo_header(src, dst, datagram.len(), NEXT_HEADER_UDP).add(datagram).checksum() {
+        0 => 0xffff,
+        sum => sum,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +120,15 @@ mod tests {
         let udp = Udp::parse(&[0xc1, 0xe4, 0x12, 0xb7, 0x00, 0x34, 0x00, 0x01]).unwrap();
         let expected = Udp { src_port: 0xc1e4, dst_port: ROCE_PORT, length: 52, checksum: 1 };
         assert_eq!(udp, expected);
+    }
+
+    /// From ::1 to ::1: 0001 + 0001 (addresses) + 0008 (length) + 0011 (next header) + 0001 + 0002 (ports) + 0008 = 0026; ~ = ffd9.
+    #[test]
+    fn the_checksum_is_that_of_a_sum_by_hand() {
+        let (one, datagram) = (Ipv6Addr::LOCALHOST, [0, 1, 0, 2, 0, 8, 0, 0]);
+        assert_eq!(checksum(one, one, &datagram), 0xffd9);
+        let zero = [0xff, 0xda, 0, 2, 0, 8, 0, 0];
+        assert_eq!(checksum(one, one, &zero), 0xffff, "ffda - 1 more sums up to ffff, whose complement is zero");
     }
 
     proptest! {

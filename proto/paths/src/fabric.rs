@@ -156,6 +156,11 @@ impl Fabric {
         self.ports[node].iter().find(|info| info.port == port).copied()
     }
 
+    /// The port by which a link leaves a node.
+    pub(crate) fn port_of_link(&self, node: NodeId, link: usize) -> Option<PortIndex> {
+        self.ports[self.find(node)?].iter().find(|port| port.link == link).map(|port| port.port)
+    }
+
     pub(crate) fn mtu(&self, link: usize) -> u32 {
         self.mtus[link]
     }

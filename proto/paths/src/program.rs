@@ -97,7 +97,7 @@ fn first_address(usids: &[Usid]) -> usize {
 }
 
 /// The fields of an outer header that lead a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Header {
     /// Destination Address.
     pub destination: Ipv6Addr,

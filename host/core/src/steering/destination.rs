@@ -10,6 +10,7 @@ use ipnet::Ipv6Net;
 
 use super::PathId;
 use super::slots::{SLOTS, distribute};
+use crate::probing::Fault;
 
 /// A path that packets may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,9 @@ pub(super) struct Candidate {
     pub(super) header: Header,
     /// Longest inner packet, octets.
     pub(super) most: u32,
+    /// The program there and back, and the longest inner packet that it takes. `None`: the path has no link between nodes, or the edge lets no
+    /// such program in.
+    pub(super) probe: Option<(Header, u32)>,
 }
 
 /// A program in use.
@@ -35,8 +39,8 @@ pub(super) struct Active {
 pub(super) struct Destination {
     /// In the order in which the first ones share least. Empty until the fabric is known, after a restart.
     pub(super) candidates: Vec<Candidate>,
-    /// Places of candidates that no new packet should take.
-    unusable: BTreeSet<usize>,
+    /// Of each candidate.
+    conditions: Vec<Condition>,
     pub(super) active: Vec<Active>,
     /// As written, and whether as those of a pin.
     slots: Option<([PathId; SLOTS], bool)>,
@@ -44,6 +48,27 @@ pub(super) struct Destination {
     pub(super) is_short: bool,
     pub(super) last_used: Monotonic,
     packets: BTreeMap<PathId, u64>,
+}
+
+/// Whether a path should be taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Condition {
+    /// A link is out of service.
+    is_out: bool,
+    /// Of its probes.
+    fault: Option<Fault>,
+}
+
+impl Condition {
+    /// The less, the better. What passes nothing is worse than a link that is drained.
+    fn badness(self) -> u8 {
+        match (self.fault, self.is_out) {
+            (Some(Fault::BlackHole), _) => 3,
+            (_, true) => 2,
+            (Some(Fault::Loss), false) => 1,
+            (None, false) => 0,
+        }
+    }
 }
 
 /// A destination as it is now.
@@ -68,8 +93,12 @@ pub struct CandidateView<'a> {
     pub header: &'a Header,
     /// Longest inner packet, octets.
     pub most: u32,
-    /// None of its links is out of service.
-    pub is_usable: bool,
+    /// A link of it is out of service.
+    pub is_out: bool,
+    /// What its probes have found.
+    pub fault: Option<Fault>,
+    /// The program of its probes, there and back.
+    pub probe: Option<&'a Header>,
     /// What it carries; `None`: nothing.
     pub share: Option<Share>,
 }
@@ -85,8 +114,8 @@ pub struct Share {
 
 impl Destination {
     pub(super) fn new(now: Monotonic) -> Self {
-        let (candidates, unusable, active, packets) = (Vec::new(), BTreeSet::new(), Vec::new(), BTreeMap::new());
-        Self { candidates, unusable, active, slots: None, is_short: false, last_used: now, packets }
+        let (candidates, conditions, active, packets) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
+        Self { candidates, conditions, active, slots: None, is_short: false, last_used: now, packets }
     }
 
     pub(super) fn restored(active: Vec<Active>, slots: [PathId; SLOTS], is_pinned: bool, now: Monotonic) -> Self {
@@ -102,25 +131,46 @@ impl Destination {
         self.candidates = candidates;
     }
 
-    /// The programs that packets are to take: the pinned one, otherwise the first usable ones, otherwise the first ones.
+    /// The programs of its probes, and the longest inner packets.
+    pub(super) fn probes(&self) -> impl Iterator<Item = &(Header, u32)> {
+        self.candidates.iter().filter_map(|candidate| candidate.probe.as_ref())
+    }
+
+    /// The path of this probe.
+    pub(super) fn path_of(&self, probe: &Header) -> Option<&Path> {
+        let of = |candidate: &&Candidate| candidate.probe.as_ref().is_some_and(|(header, _)| header == probe);
+        self.candidates.iter().find(of).map(|candidate| &candidate.path)
+    }
+
+    /// Whether packets take the path of this probe.
+    pub(super) fn is_taken(&self, probe: &Header) -> bool {
+        let of = |candidate: &&Candidate| candidate.probe.as_ref().is_some_and(|(header, _)| header == probe);
+        let mut found = self.candidates.iter().filter(of);
+        found.any(|candidate| self.active.iter().any(|active| active.header == candidate.header))
+    }
+
+    /// The programs that packets are to take: the pinned one, otherwise the first ones of those in the best condition.
     pub(super) fn wanted(
         &mut self,
         most: usize,
         unusable: &BTreeSet<usize>,
+        faults: &BTreeMap<Header, Fault>,
         pin: Option<&Header>,
     ) -> Vec<(Header, u32)> {
-        let is_unusable = |candidate: &Candidate| candidate.path.links().any(|link| unusable.contains(&link));
-        let places = self.candidates.iter().enumerate().filter(|(_, candidate)| is_unusable(candidate));
-        self.unusable = places.map(|(place, _)| place).collect();
+        let condition = |candidate: &Candidate| Condition {
+            is_out: candidate.path.links().any(|link| unusable.contains(&link)),
+            fault: candidate.probe.as_ref().and_then(|(probe, _)| faults.get(probe).copied()),
+        };
+        self.conditions = self.candidates.iter().map(condition).collect();
         let program = |candidate: &Candidate| (candidate.header.clone(), candidate.most);
         let is_pinned = |candidate: &&Candidate| Some(&candidate.header) == pin;
         if let Some(pinned) = self.candidates.iter().find(is_pinned) {
             return vec![program(pinned)];
         }
-        let are_all_unusable = self.unusable.len() == self.candidates.len();
-        let is_wanted = |(place, _): &(usize, &Candidate)| are_all_unusable || !self.unusable.contains(place);
-        let wanted = self.candidates.iter().enumerate().filter(is_wanted);
-        wanted.take(most).map(|(_, candidate)| program(candidate)).collect()
+        let best = self.conditions.iter().map(|condition| condition.badness()).min();
+        let both = self.candidates.iter().zip(&self.conditions);
+        let wanted = both.filter(|(_, condition)| Some(condition.badness()) == best);
+        wanted.take(most).map(|(candidate, _)| program(candidate)).collect()
     }
 
     /// Returns the ids that no slot will name.
@@ -150,8 +200,9 @@ impl Destination {
     }
 
     pub(super) fn view(&self, prefix: Ipv6Net, pin: Option<&Header>) -> DestinationView<'_> {
-        let paths = self.candidates.iter().enumerate().map(|(place, candidate)| {
-            let Candidate { number, path, header, most } = candidate;
+        let conditions = self.conditions.iter().copied().chain(std::iter::repeat(Condition::default()));
+        let paths = self.candidates.iter().zip(conditions).map(|(candidate, condition)| {
+            let Candidate { number, path, header, most, probe } = candidate;
             let active = self.active.iter().find(|active| active.header == *header && active.most == *most);
             let share = active.map(|active| Share {
                 id: active.id,
@@ -162,7 +213,9 @@ impl Destination {
                 path,
                 header,
                 most: *most,
-                is_usable: !self.unusable.contains(&place),
+                is_out: condition.is_out,
+                fault: condition.fault,
+                probe: probe.as_ref().map(|(header, _)| header),
                 share,
             }
         });

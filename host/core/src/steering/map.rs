@@ -11,6 +11,7 @@ use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
 use canopy_paths::host::check;
 use canopy_paths::pair::Paths;
 use canopy_paths::path::{Attachment, Path, Style};
+use canopy_paths::program::Header;
 use ipnet::Ipv6Net;
 
 use super::MAX_CANDIDATES;
@@ -128,7 +129,17 @@ impl Map {
         let header = program.encode(self.fabric.block());
         check(&program, &header, self.most_nodes).ok()?;
         let most = path.mtu(&self.fabric, &header);
-        (most >= LEAST_MTU).then_some(Candidate { number, path, header, most })
+        let probe = self.probe(&path);
+        (most >= LEAST_MTU).then_some(Candidate { number, path, header, most, probe })
+    }
+
+    /// The program that leads along a path and back, and the longest inner packet that it takes.
+    fn probe(&self, path: &Path) -> Option<(Header, u32)> {
+        let program = path.there_and_back(&self.fabric)?;
+        let header = program.encode(self.fabric.block());
+        check(&program, &header, self.most_nodes).ok()?;
+        let most = path.mtu_there_and_back(&self.fabric, &header);
+        Some((header, most))
     }
 
     /// Places of links that end at these ports.
@@ -139,9 +150,20 @@ impl Map {
         self.ends.iter().enumerate().filter(is_at).map(|(place, _)| place).collect()
     }
 
+    /// The ends of a link between nodes.
+    pub(super) fn ends_of(&self, link: usize) -> Option<(PortOf, PortOf)> {
+        let (a, b) = self.ends.get(link)?;
+        Some((*a, (*b)?))
+    }
+
+    /// The name of a node; empty, if there is none.
+    pub fn name(&self, node: NodeId) -> &str {
+        self.names.get(&node).map_or("", String::as_str)
+    }
+
     /// Names of a path's nodes, in order.
     pub fn names<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a str> {
-        path.nodes().map(|node| self.names.get(&node).map_or("", String::as_str))
+        path.nodes().map(|node| self.name(node))
     }
 
     /// Prefixes of this host.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::usid::UsidBlock;
-use canopy_paths::fabric::PortOf;
 
 use super::*;
 
@@ -116,6 +115,103 @@ fn a_destination_has_the_programs_of_all_spines_in_even_shares() {
     assert_eq!(steering.next_command(), None);
 }
 
+fn ways(steering: &mut Steering) -> BTreeMap<String, Option<Wanted>> {
+    std::iter::from_fn(|| steering.next_way()).map(|(way, wanted)| (way.destination.to_string(), wanted)).collect()
+}
+
+fn way(spine: u16, leaf: u16) -> Header {
+    let destination = [0x5f00, 0, 1, 100 + spine, leaf, 100 + spine, 1, 0].into();
+    Header { destination, segments: Vec::new(), segments_left: 0 }
+}
+
+/// The addresses are worked out by hand from decision 5.6: 5 uSIDs. Catches a way that is probed once for each host behind it, one that is probed
+/// on when the last one is forgotten, and a role that does not follow the slots.
+#[test]
+fn each_path_to_an_edge_is_probed_once_there_and_back() {
+    let (mut steering, mut kernel) = steering(&clos(3, 6));
+    steering.add(host(3, 1), at(1)).unwrap();
+    let all = ways(&mut steering);
+    // Four of the six are in use.
+    let expected = |role: Role| Some(Wanted { role, most: 8960 });
+    let name = |spine: u64| format!("5f00:0:1:{:x}:3:{:x}:1:0", 100 + spine, 100 + spine);
+    assert_eq!(all.keys().cloned().collect::<Vec<_>>(), (1..=6).map(name).collect::<Vec<_>>());
+    assert_eq!(all.values().filter(|wanted| **wanted == expected(Role::Active)).count(), 4);
+    assert_eq!(all.values().filter(|wanted| **wanted == expected(Role::Standby)).count(), 2);
+    steering.add(host(3, 2), at(1)).unwrap();
+    assert_eq!(ways(&mut steering), all, "the same ones, as they were");
+    // This leaf: no link, no probe.
+    steering.add(host(1, 2), at(1)).unwrap();
+    assert_eq!(ways(&mut steering), BTreeMap::new());
+    kernel.carry_out(&mut steering);
+    // A pin to one that waits: for the other host it still waits, and so it is in use.
+    let standby: Vec<&String> =
+        all.iter().filter(|(_, wanted)| **wanted == expected(Role::Standby)).map(|(way, _)| way).collect();
+    let of = |path: &CandidateView<'_>| path.probe.unwrap().destination.to_string() == *standby[0];
+    let number = steering.destination(host(3, 1)).unwrap().paths.iter().find(|path| of(path)).unwrap().number;
+    steering.pin(host(3, 1), Some(number), at(2)).unwrap();
+    assert_eq!(ways(&mut steering)[standby[0]], expected(Role::Active));
+    steering.pin(host(3, 1), None, at(2)).unwrap();
+    assert_eq!(ways(&mut steering)[standby[0]], expected(Role::Standby));
+    // A fabric with a spine less.
+    assert_eq!(steering.set_map(Some(clos(3, 5)), BTreeSet::new(), at(3)), []);
+    assert_eq!(ways(&mut steering)[&name(6)], None);
+    kernel.carry_out(&mut steering);
+    [3, 700].into_iter().for_each(|time| steering.used(|_| 0, at(time)));
+    assert_eq!(ways(&mut steering).values().filter(|wanted| wanted.is_none()).count(), 5);
+}
+
+/// Catches a fault that moves the packets of one host alone, or of another edge, and one that stays when its way is gone.
+#[test]
+fn a_fault_moves_the_slots_of_its_way_to_every_host_behind_the_edge() {
+    let (mut steering, mut kernel) = steering(&clos(3, 4));
+    let to = [host(2, 1), host(3, 1), host(3, 2)];
+    to.iter().for_each(|to| _ = steering.add(*to, at(1)).unwrap());
+    kernel.carry_out(&mut steering);
+    let before = to.map(|to| kernel.addresses(to));
+    assert_eq!(steering.set_fault(&way(2, 3), Some(Fault::BlackHole), at(2)), []);
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(to[0]), before[0]);
+    for to in &to[1..] {
+        let now = kernel.addresses(*to);
+        assert!(now.len() == 3 && !now.contains_key("5f00:0:1:66:3::"), "{now:?}");
+    }
+    let shown = steering.destination(to[1]).unwrap();
+    let faulty: Vec<_> = shown.paths.iter().filter(|path| path.fault == Some(Fault::BlackHole)).collect();
+    assert!(faulty.len() == 1 && faulty[0].share.is_none() && !faulty[0].is_out);
+    assert_eq!(steering.path_of(&way(2, 3)), Some(faulty[0].path));
+    // The link of the spine to the leaf, and of this leaf to the spine: the first one alone explains it, as the way to leaf 2 is sound.
+    let [suspect] = steering.suspects()[..] else { panic!("{:?}", steering.suspects()) };
+    assert_eq!((suspect.a, suspect.b, suspect.faulty, suspect.of, suspect.alike), (port(3, 12), port(102, 3), 1, 1, 1));
+    // All of them: what is least bad stays, and more of it than one.
+    for (spine, fault) in [(1, Fault::Loss), (3, Fault::BlackHole), (4, Fault::Loss)] {
+        steering.set_fault(&way(spine, 3), Some(fault), at(3));
+    }
+    kernel.carry_out(&mut steering);
+    let least: Vec<String> = [0x65, 0x68].map(|spine| format!("5f00:0:1:{spine:x}:3::")).into();
+    assert_eq!(kernel.addresses(to[1]).into_keys().collect::<Vec<_>>(), least);
+    // Out of service is better than a black hole, and worse than loss.
+    let links = steering.map().unwrap().links_at(&[port(101, 3), port(104, 3)].into());
+    steering.set_unusable(links, at(4));
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(to[1]).into_keys().collect::<Vec<_>>(), least);
+    steering.set_fault(&way(2, 3), Some(Fault::Loss), at(5));
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(to[1]).into_keys().collect::<Vec<_>>(), ["5f00:0:1:66:3::"]);
+    // It ends.
+    (1..=4).for_each(|spine| _ = steering.set_fault(&way(spine, 3), None, at(6)));
+    steering.set_unusable(BTreeSet::new(), at(6));
+    kernel.carry_out(&mut steering);
+    assert_eq!(to.map(|to| kernel.addresses(to).len()), [4, 4, 4]);
+    // Of a way that is not there: nothing.
+    assert_eq!(steering.set_fault(&way(9, 3), Some(Fault::Loss), at(7)), []);
+    // A fault ends with its way.
+    steering.set_fault(&way(1, 2), Some(Fault::Loss), at(7));
+    steering.set_map(None, BTreeSet::new(), at(8));
+    steering.set_map(Some(clos(3, 4)), BTreeSet::new(), at(8));
+    steering.add(to[0], at(8)).unwrap();
+    assert!(steering.destination(to[0]).unwrap().paths.iter().all(|path| path.fault.is_none()));
+}
+
 #[test]
 fn what_is_no_host_of_the_fabric_is_refused() {
     let (mut steering, _) = steering(&clos(3, 2));
@@ -147,7 +243,7 @@ fn a_link_out_of_service_moves_the_slots_of_its_paths_alone_and_gets_them_back()
     let moved = before[to_3].0.iter().zip(&kernel.destinations[to_3].0).filter(|(old, new)| old != new).count();
     assert_eq!((moved, &before[to_2]), (16, &kernel.destinations[to_2]));
     let view = steering.destination(host(3, 1)).unwrap();
-    let state: Vec<(bool, bool)> = view.paths.iter().map(|path| (path.is_usable, path.share.is_some())).collect();
+    let state: Vec<(bool, bool)> = view.paths.iter().map(|path| (!path.is_out, path.share.is_some())).collect();
     assert_eq!(state.iter().filter(|state| **state == (false, false)).count(), 1);
     // Its id rests.
     assert_eq!(kernel.programs.len(), 8);

@@ -89,6 +89,7 @@ fn status_table(status: &pb::GetSteeringResponse) -> String {
     for counter in status.counters.iter().filter(|counter| counter.value > 0 && counter.name != "encapsulated") {
         head += &format!("{} {}\n", counter.value, meaning(&counter.name));
     }
+    head += &probes_line(status);
     if status.destinations.is_empty() {
         return head;
     }
@@ -103,8 +104,36 @@ fn status_table(status: &pb::GetSteeringResponse) -> String {
             to.packets.to_string(),
         ]
     };
-    let header = ["DESTINATION", "ACTIVE PATHS", "OUT OF SERVICE", "PINNED", "MTU", "PACKETS"];
+    let header = ["DESTINATION", "ACTIVE PATHS", "UNUSABLE", "PINNED", "MTU", "PACKETS"];
     head + &table(&header, status.destinations.iter().map(row))
+}
+
+/// What probes have found, in words.
+fn probes_line(status: &pb::GetSteeringResponse) -> String {
+    let Some(probes) = &status.probes else { return "Paths are not probed\n".to_owned() };
+    let interval = Duration::from_nanos((probes.interval_ns as f64 * probes.stretch) as u64);
+    let interval = Duration::from_micros(interval.as_micros() as u64);
+    let pb::SteerProbes { ways, faulty, left_out, .. } = probes;
+    let mut lines =
+        format!("{ways} paths between edges are probed, those in use every {}", humantime::format_duration(interval));
+    if probes.stretch > 1.01 {
+        lines += " (probe.rate permits no more)";
+    }
+    lines += &match faulty {
+        0 => "; none has a fault\n".to_owned(),
+        1 => "; 1 has a fault\n".to_owned(),
+        _ => format!("; {faulty} have faults\n"),
+    };
+    if *left_out > 0 {
+        lines += &format!("{left_out} paths are not probed, because there are too many\n");
+    }
+    for pb::SteerSuspect { a, a_port, b, b_port, faulty, of, alike } in &status.suspects {
+        let others = if *alike > 1 { format!("; {} more links explain as many", alike - 1) } else { String::new() };
+        lines += &format!(
+            "Suspect: link {a}:{a_port} to {b}:{b_port}, on {faulty} of {of} paths with a fault and on none without{others}\n"
+        );
+    }
+    lines
 }
 
 fn meaning(counter: &str) -> &str {
@@ -140,6 +169,32 @@ fn status_json(status: &pb::GetSteeringResponse) -> Value {
         "agentAwaySeconds": status.agent_away_ns as f64 / 1e9,
         "destinations": status.destinations.iter().map(destination_json).collect::<Vec<_>>(),
         "counters": counters,
+        "probes": status.probes.as_ref().map(probes_json),
+        "suspects": status.suspects.iter().map(suspect_json).collect::<Vec<_>>(),
+    })
+}
+
+fn probes_json(probes: &pb::SteerProbes) -> Value {
+    json!({
+        "intervalSeconds": probes.interval_ns as f64 * probes.stretch / 1e9,
+        "ways": probes.ways,
+        "faulty": probes.faulty,
+        "leftOut": probes.left_out,
+        "back": probes.back,
+        "late": probes.late,
+        "marked": probes.marked,
+        "lost": probes.lost,
+        "notSent": probes.not_sent,
+    })
+}
+
+fn suspect_json(link: &pb::SteerSuspect) -> Value {
+    json!({
+        "a": { "node": link.a, "port": link.a_port },
+        "b": { "node": link.b, "port": link.b_port },
+        "faulty": link.faulty,
+        "of": link.of,
+        "alike": link.alike,
     })
 }
 
@@ -162,29 +217,44 @@ fn address(octets: &[u8]) -> String {
 fn paths_table(paths: &pb::GetSteeredPathsResponse) -> String {
     let pinned = paths.destination.as_ref().map_or(0, |to| to.pinned);
     let row = |path: &pb::SteeredPath| {
-        let state = match (path.path_id > 0, path.is_usable) {
-            (true, _) if path.number == pinned => "pinned",
-            (true, true) => "active",
-            (true, false) => "active, out of service",
-            (false, true) => "standby",
-            (false, false) => "out of service",
+        let trouble = match path.fault() {
+            pb::SteerFault::BlackHole => Some("black hole"),
+            pb::SteerFault::Loss => Some("loss"),
+            pb::SteerFault::Unspecified if !path.is_usable => Some("out of service"),
+            pb::SteerFault::Unspecified => None,
         };
+        let part = if path.path_id == 0 {
+            None
+        } else if path.number == pinned {
+            Some("pinned")
+        } else {
+            Some("active")
+        };
+        let state = match (part, trouble) {
+            (Some(part), Some(trouble)) => format!("{part}, {trouble}"),
+            (Some(one), None) | (None, Some(one)) => one.to_owned(),
+            (None, None) => "standby".to_owned(),
+        };
+        let rtt = if path.rtt_ns > 0 { format!("{:.1} us", path.rtt_ns as f64 / 1e3) } else { "-".to_owned() };
+        let lost = format!("{} of {}", path.probes_lost, path.probes_back + path.probes_lost);
         let id = if path.path_id > 0 { format!("{:#07x}", path.path_id) } else { "-".to_owned() };
         let segments: Vec<String> = path.segments.iter().rev().map(|segment| address(segment)).collect();
         let program = [vec![address(&path.destination)], segments].concat().join(" ");
         let [packets, mtu] = [path.packets, path.mtu.into()].map(|count: u64| count.to_string());
         vec![
             path.number.to_string(),
-            state.to_owned(),
+            state,
             id,
             format!("{}/64", path.slots),
             packets,
             mtu,
+            rtt,
+            lost,
             program,
             path.nodes.join(" "),
         ]
     };
-    let header = ["PATH", "STATE", "FLOW LABEL", "SHARE", "PACKETS", "MTU", "PROGRAM", "NODES"];
+    let header = ["PATH", "STATE", "FLOW LABEL", "SHARE", "PACKETS", "MTU", "RTT", "PROBES LOST", "PROGRAM", "NODES"];
     table(&header, paths.paths.iter().map(row))
 }
 
@@ -201,6 +271,16 @@ fn paths_json(paths: &pb::GetSteeredPathsResponse) -> Value {
             "slots": path.slots,
             "packets": path.packets,
             "octets": path.octets,
+            "fault": match path.fault() {
+                pb::SteerFault::BlackHole => Some("blackHole"),
+                pb::SteerFault::Loss => Some("loss"),
+                pb::SteerFault::Unspecified => None,
+            },
+            "faultSeconds": if path.fault_ns > 0 { Some(path.fault_ns as f64 / 1e9) } else { None },
+            "rttSeconds": if path.rtt_ns > 0 { Some(path.rtt_ns as f64 / 1e9) } else { None },
+            "leastRttSeconds": if path.least_rtt_ns > 0 { Some(path.least_rtt_ns as f64 / 1e9) } else { None },
+            "probesBack": path.probes_back,
+            "probesLost": path.probes_lost,
         })
     };
     json!({

@@ -24,6 +24,8 @@ use crate::config::{Config, SocketConfig};
 use crate::daemon::{Daemon, Known};
 use crate::kernel::{Kernel, Written};
 use crate::metrics;
+use crate::probe::Secret;
+use crate::prober::Prober;
 use crate::service::Service;
 
 /// Requests queued for the daemon.
@@ -104,6 +106,15 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
         kernel.written().context("reading what an earlier daemon has written")?;
     let unknown = kernel.unknown()?;
     kernel.attach()?;
+    let mut secret = Secret::default();
+    getrandom::fill(&mut secret).context("drawing the secret of probes")?;
+    let prober = match settings.probing() {
+        Some(probing) => {
+            let class = settings.traffic_class();
+            Some(Prober::start(&settings.interface, probing, class, secret, kernel.probes()?)?)
+        }
+        None => None,
+    };
     let mode = match steering.mode {
         Mode::Pinned => pb::SteerMode::Pinned,
         Mode::Flowlet => pb::SteerMode::Flowlet,
@@ -142,6 +153,8 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
         interface: settings.interface,
         mode,
         fabric: Known::of(source),
+        prober,
+        secret,
         is_stuck: false,
         notifier: Notifier::system(),
     };

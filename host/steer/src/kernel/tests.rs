@@ -307,3 +307,87 @@ fn the_maps_outlive_the_daemon() {
     canopy_bpf::steer::unpin(&dir).unwrap();
     result.unwrap();
 }
+
+/// A probe of way 7, as the daemon's socket sends it and as it comes back.
+fn probe(sequence: u32, class: u8, segments: Vec<Ipv6Addr>) -> (Vec<u8>, Vec<u8>) {
+    let from = crate::probe::Sender { address: host(), traffic_class: class, secret: *b"a secret" };
+    let segments_left = segments.len() as u8;
+    let header = Header { destination: a("5f00:0:1:65:2:65:1::"), segments, segments_left };
+    let content = crate::probe::Content { header: &header, way: 7, sequence, timestamp: 1, length: 300 };
+    let packet = crate::probe::packet(&from, &content).unwrap();
+    let eth = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x86, 0xdd];
+    let frame = |octets: &[u8]| eth.iter().chain(octets).copied().collect();
+    (frame(&packet), frame(&packet[packet.len() - 300..]))
+}
+
+/// Catches a probe that ends without being this daemon's, one that is counted twice, and one whose time is taken for that of another.
+#[test]
+fn times_of_a_probe_are_taken_where_it_leaves_and_where_it_comes_back() {
+    let kernel = unpinned(Mode::Pinned, Duration::from_millis(1));
+    let cells = kernel.probes().unwrap();
+    kernel.set_probing(Some((host(), *b"a secret"))).unwrap();
+    for (sequence, segments) in [(5, Vec::new()), (6, vec![a("5f00:0:1::")]), (7, vec![a("5f00:0:1::"); 3])] {
+        let (out, back) = probe(sequence, 0x6a, segments);
+        cells.prepare(7, sequence);
+        assert_eq!(cells.times(7, sequence).map(|times| (times.left_ns, times.back_ns)), Some((None, None)));
+        let left = kernel.steer.send_probe(&out).unwrap();
+        assert_eq!(
+            (left.verdict, left.mark, left.frame == out),
+            (PASS, 0, true),
+            "it leaves as it is, without its mark"
+        );
+        let times = cells.times(7, sequence).unwrap();
+        assert!(times.left_ns.is_some() && times.back_ns.is_none());
+        assert_eq!(kernel.steer.receive(&back).unwrap().verdict, DROP);
+        let first = cells.times(7, sequence).unwrap();
+        assert!(first.back_ns.unwrap() + 1 >= first.left_ns.unwrap() && !first.is_marked);
+        // Twice: it ends, and its time is that of the first.
+        assert_eq!(kernel.steer.receive(&back).unwrap().verdict, DROP);
+        assert_eq!(cells.times(7, sequence), Some(first));
+    }
+    let (_, marked) = probe(8, 0x6b, Vec::new());
+    cells.prepare(7, 8);
+    assert_eq!(kernel.steer.receive(&marked).unwrap().verdict, DROP);
+    assert!(cells.times(7, 8).unwrap().is_marked);
+    // The cell is that of another probe now.
+    cells.prepare(7, 8 + 64);
+    assert_eq!((cells.times(7, 8), cells.times(7, 72).unwrap().back_ns), (None, None));
+    assert_eq!(kernel.steer.receive(&marked).unwrap().verdict, DROP);
+    assert_eq!(cells.times(7, 72).unwrap().back_ns, None);
+    assert_eq!((cells.times(4095, 0).is_some(), cells.times(4096, 0)), (true, None));
+}
+
+/// Catches a packet of another sender that ends here, or that answers for a path.
+#[test]
+fn what_is_no_probe_of_this_daemon_goes_to_the_host() {
+    let kernel = unpinned(Mode::Pinned, Duration::from_millis(1));
+    let cells = kernel.probes().unwrap();
+    let (out, back) = probe(5, 0x6a, Vec::new());
+    cells.prepare(7, 5);
+    assert_eq!(kernel.steer.receive(&back).unwrap().verdict, PASS, "without a prober");
+    kernel.set_probing(Some((host(), *b"a secret"))).unwrap();
+    let changed = |at: usize, octet: u8| {
+        let mut frame = back.clone();
+        frame[ETH + at] = octet;
+        frame
+    };
+    // Next header, both addresses, destination port, type of the TLV, and each octet of the secret.
+    let wrong = [(6, 6), (23, 8), (39, 8), (43, 0x5d), (93, 2)].into_iter().chain((96..104).map(|at| (at, 0)));
+    for (at, octet) in wrong {
+        assert_eq!(kernel.steer.receive(&changed(at, octet)).unwrap().verdict, PASS, "octet {at}");
+    }
+    // It ends, but answers for nothing: another way, another sequence number.
+    for (at, octet) in [(51, 4), (48, 1), (63, 8), (62, 0x20)] {
+        assert_eq!(kernel.steer.receive(&changed(at, octet)).unwrap().verdict, DROP, "octet {at}");
+    }
+    for length in ETH + 40..ETH + 104 {
+        assert_eq!(kernel.steer.receive(&back[..length]).unwrap().verdict, PASS, "cut to {length}");
+    }
+    assert_eq!(cells.times(7, 5).unwrap().back_ns, None);
+    // A packet without the mark is no probe, and one that is cut off leaves no time.
+    kernel.steer.send(&out).unwrap();
+    for length in ETH + 40..ETH + 40 + 104 {
+        kernel.steer.send_probe(&out[..length]).unwrap();
+    }
+    assert_eq!(cells.times(7, 5).unwrap().left_ns, None);
+}

@@ -22,6 +22,14 @@ use crate::wire::fits;
 pub const PORT: u16 = 862;
 /// Octets of a test packet without extensions, in either direction.
 pub const LEN: usize = 44;
+/// Where RFC 8972 section 3 puts the Session Identifier (SSID), in octets that are zero without it.
+pub const SESSION: core::ops::Range<usize> = 14..16;
+/// Type of the Extra Padding TLV, RFC 8972 section 4.1.
+pub const TLV_EXTRA_PADDING: u8 = 1;
+/// Flags of a TLV as a Session-Sender sends it: unrecognized, until a reflector knows it (RFC 8972 section 4).
+pub const TLV_UNRECOGNIZED: u8 = 0x80;
+/// Octets of a TLV in front of its value.
+pub const TLV_LEN: usize = 4;
 
 /// Error Estimate of a timestamp, RFC 4656 section 4.1.2 with the Z bit of RFC 8186:
 ///

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One way: its probes on the way, their times, and what follows from them.
+
+use std::collections::VecDeque;
+use std::ops::Add;
+use std::time::Duration;
+
+use canopy_paths::program::Header;
+use canopy_units::Monotonic;
+
+use super::Wanted;
+use super::fault::{Change, Fault, Health};
+
+/// Probes of a way whose fate is remembered, lost ones included; a power of two.
+pub const RING: usize = 64;
+/// Least time after which a probe is lost, at any interval.
+pub(super) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+/// Most of it, and what it is while no probe has come back.
+pub(super) const MOST_TIMEOUT: Duration = Duration::from_millis(250);
+/// Times the longest round-trip time of late.
+const PATIENCE: u32 = 3;
+/// The longest round-trip time of late approaches the present one by this part of the difference, with each probe.
+const FORGET: u32 = 64;
+const SMOOTH: u32 = 8;
+
+/// What has become of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It has not left this host.
+    NotSent,
+    /// It left, and has not come back.
+    OnItsWay,
+    /// It has come back.
+    Back {
+        /// From the egress of the interface to its ingress.
+        after: Duration,
+        /// A node marked it (CE).
+        is_marked: bool,
+    },
+}
+
+/// A way as it is now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WayView {
+    /// What is wrong with it.
+    pub fault: Option<Fault>,
+    /// Since the fault, or since the last one ended.
+    pub since: Option<Monotonic>,
+    /// Smoothed round-trip time, of the whole way there and back.
+    pub rtt: Option<Duration>,
+    /// Least round-trip time.
+    pub least: Option<Duration>,
+    /// Probes.
+    pub counts: Counts,
+}
+
+/// Probes by what has become of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Have come back.
+    pub back: u64,
+    /// Of these, have come back after they were taken for lost.
+    pub late: u64,
+    /// Are lost.
+    pub lost: u64,
+    /// Have not left this host.
+    pub not_sent: u64,
+    /// Have come back with a mark of congestion (CE).
+    pub marked: u64,
+}
+
+impl Add for Counts {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            back: self.back + more.back,
+            late: self.late + more.late,
+            lost: self.lost + more.lost,
+            not_sent: self.not_sent + more.not_sent,
+            marked: self.marked + more.marked,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    sequence: u32,
+    at: Monotonic,
+    is_lost: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) header: Header,
+    pub(super) wanted: Option<Wanted>,
+    /// Its interval is part of the load.
+    pub(super) is_counted: bool,
+    /// When its next probe is sent.
+    pub(super) due: Monotonic,
+    /// When it has its turn next.
+    pub(super) turn_at: Monotonic,
+    next: u32,
+    /// In order.
+    sent: VecDeque<Sent>,
+    health: Health,
+    smoothed: Option<Duration>,
+    least: Option<Duration>,
+    /// Of late.
+    longest: Option<Duration>,
+    counts: Counts,
+    /// Losses wait until then.
+    patient_until: Monotonic,
+}
+
+impl Way {
+    pub(super) fn new(header: Header, first: u32) -> Self {
+        Self {
+            header,
+            wanted: None,
+            is_counted: false,
+            due: Monotonic::START,
+            turn_at: Monotonic::START,
+            next: first,
+            sent: VecDeque::with_capacity(RING),
+            health: Health::new(),
+            smoothed: None,
+            least: None,
+            longest: None,
+            counts: Counts::default(),
+            patient_until: Monotonic::START,
+        }
+    }
+
+    pub(super) fn next_sequence(&self) -> u32 {
+        self.next
+    }
+
+    /// Relapses if there is a fault.
+    pub(super) fn relapses(&self) -> Option<u32> {
+        self.health.fault().map(|_| self.health.relapses())
+    }
+
+    /// Returns the probe's sequence number.
+    pub(super) fn send(&mut self, now: Monotonic) -> u32 {
+        let sequence = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.sent.push_back(Sent { sequence, at: now, is_lost: false });
+        sequence
+    }
+
+    /// When the next probe is due, or the first one of those under way is lost.
+    pub(super) fn turn(&self, least: Duration) -> Monotonic {
+        let timeout = self.timeout(least);
+        let lost = self.sent.iter().find(|sent| !sent.is_lost).map(|sent| (sent.at + timeout).max(self.patient_until));
+        lost.map_or(self.due, |lost| lost.min(self.due))
+    }
+
+    /// Judges the probes, in the order in which they were sent. Returns the last change of the fault.
+    pub(super) fn judge(
+        &mut self,
+        now: Monotonic,
+        stood_still: bool,
+        least: Duration,
+        become_of: impl Fn(u32) -> Answer,
+    ) -> Option<Change> {
+        if stood_still {
+            self.patient_until = now + least;
+        }
+        let before = self.health.fault();
+        let timeout = self.timeout(least);
+        let mut kept = VecDeque::with_capacity(RING);
+        let mut is_waiting = false;
+        // The next probe takes the place of the one that is as far back as the ring is long.
+        let oldest = self.next.wrapping_sub(RING as u32 - 1);
+        for mut sent in std::mem::take(&mut self.sent) {
+            let has_no_place = sent.sequence.wrapping_sub(oldest) > u32::MAX / 2;
+            let has_had_its_time = now >= sent.at + timeout && now >= self.patient_until || has_no_place;
+            match become_of(sent.sequence) {
+                Answer::Back { after, is_marked } => self.back(sent, after, is_marked, now),
+                // One that was sent before it is not judged yet, so that losses in a row are in a row.
+                _ if sent.is_lost || !has_had_its_time || is_waiting => {
+                    is_waiting |= !sent.is_lost;
+                    if !has_no_place {
+                        kept.push_back(sent);
+                    }
+                }
+                Answer::NotSent => self.counts.not_sent += 1,
+                Answer::OnItsWay => {
+                    self.counts.lost += 1;
+                    self.health.lost(now);
+                    sent.is_lost = true;
+                    if !has_no_place {
+                        kept.push_back(sent);
+                    }
+                }
+            }
+        }
+        self.sent = kept;
+        let after = self.health.fault();
+        (after != before).then_some(after)
+    }
+
+    fn back(&mut self, sent: Sent, after: Duration, is_marked: bool, now: Monotonic) {
+        self.counts.back += 1;
+        self.counts.marked += u64::from(is_marked);
+        if sent.is_lost {
+            self.counts.late += 1;
+            self.counts.lost -= 1;
+            self.health.late(now);
+        } else {
+            self.health.answered(now);
+        }
+        let approach = |from: Duration, by: u32| {
+            if after > from { from + (after - from) / by } else { from - (from - after) / by }
+        };
+        self.smoothed = Some(self.smoothed.map_or(after, |smoothed| approach(smoothed, SMOOTH)));
+        self.least = Some(self.least.map_or(after, |least| least.min(after)));
+        self.longest = Some(self.longest.map_or(after, |longest| approach(longest, FORGET).max(after)));
+    }
+
+    fn timeout(&self, least: Duration) -> Duration {
+        let longest = self.longest.map_or(MOST_TIMEOUT, |longest| longest.saturating_mul(PATIENCE));
+        longest.clamp(least, MOST_TIMEOUT)
+    }
+
+    pub(super) fn view(&self) -> WayView {
+        WayView {
+            fault: self.health.fault(),
+            since: self.health.since,
+            rtt: self.smoothed,
+            least: self.least,
+            counts: self.counts,
+        }
+    }
+}
