@@ -31,13 +31,17 @@ fn paths(bed: &Bed, to: &str) -> Vec<(String, Value, u64)> {
     shown["paths"].as_array().unwrap().iter().map(of).collect()
 }
 
-fn suspects(bed: &Bed) -> Vec<(String, String, u64, u64, u64)> {
+/// Both ends, the sending one first where the direction is known; ways with a fault over it, and all that have one. Those of nine tenths of
+/// confidence or more.
+fn suspects(bed: &Bed) -> Vec<(String, String, bool, [u64; 2])> {
     let end = |end: &Value| format!("{}/eth{}", end["node"].as_str().unwrap(), end["port"]);
     let count = |of: &Value| of.as_u64().unwrap();
     let of = |link: &Value| {
-        (end(&link["a"]), end(&link["b"]), count(&link["faulty"]), count(&link["of"]), count(&link["alike"]))
+        let counts = ["faulty", "of"].map(|name| count(&link[name]));
+        (end(&link["a"]), end(&link["b"]), link["directed"].as_bool().unwrap(), counts)
     };
-    steer(bed, "status", &[])["suspects"].as_array().unwrap().iter().map(of).collect()
+    let is_sure = |link: &&Value| link["confidence"].as_f64().unwrap() >= 0.9;
+    steer(bed, "status", &[])["suspects"].as_array().unwrap().iter().filter(is_sure).map(of).collect()
 }
 
 /// All hosts have programs, every way is probed, none has a fault; then the host is alone.
@@ -113,11 +117,13 @@ fn a_silent_fault_moves_packets_while_controller_and_agents_of_hosts_are_away() 
         })
         .unwrap();
     // The host's ports are the third ones of the leaves, the leaves' ports at a spine have their numbers.
-    let expected = vec![(uplink.clone(), format!("{spine}/eth1"), 3, 3, 1)];
+    let expected = vec![(uplink.clone(), format!("{spine}/eth1"), true, [3, 3])];
     bed.lab.wait("the link to be the suspect", |_| Ok(suspects(&bed) == expected)).unwrap();
     let printed = bed.lab.steer("gpu1", "status", &[]).unwrap();
-    let line =
-        format!("Suspect: link leaf1:{} to {spine}:1, on 3 of 3 paths with a fault and on none without\n", at + 1);
+    let line = format!(
+        "Suspect: link leaf1:{} to {spine}:1 in this direction, crossed by 3 of 3 paths with a fault (confidence 100 %)\n",
+        at + 1
+    );
     assert!(printed.contains(&line) && printed.contains("; 3 have faults\n"), "{printed}");
     let out = answered(&bed);
     assert!(out.contains("50 received"), "{out}");
@@ -138,7 +144,7 @@ fn a_silent_fault_moves_packets_while_controller_and_agents_of_hosts_are_away() 
     are_sound(&bed);
     // Behind the spine: the paths to one leaf alone.
     set_loss(&bed, "spine5/eth3", "100%");
-    let expected = vec![("leaf3/eth1".to_owned(), "spine5/eth3".to_owned(), 1, 1, 1)];
+    let expected = vec![("spine5/eth3".to_owned(), "leaf3/eth1".to_owned(), true, [1, 1])];
     bed.lab.wait("the link to leaf3 to be the suspect", |_| Ok(suspects(&bed) == expected)).unwrap();
     bed.lab
         .wait("the paths to gpu3 over spine5 to be out of use", |_| {
@@ -147,7 +153,16 @@ fn a_silent_fault_moves_packets_while_controller_and_agents_of_hosts_are_away() 
             Ok(others && paths(&bed, GPU3).iter().all(is_out))
         })
         .unwrap();
-    // Both: the least bad stays in use, which loses some.
+    // The other direction of the same link, as well: there is no one direction any more, and then only that one.
+    set_loss(&bed, "leaf3/eth1", "100%");
+    let expected = vec![("leaf3/eth1".to_owned(), "spine5/eth3".to_owned(), false, [1, 1])];
+    bed.lab.wait("both directions to be faulty", |_| Ok(suspects(&bed) == expected)).unwrap();
+    set_loss(&bed, "spine5/eth3", "0%");
+    let expected = vec![("leaf3/eth1".to_owned(), "spine5/eth3".to_owned(), true, [1, 1])];
+    bed.lab.wait("the direction from leaf3 to be the suspect", |_| Ok(suspects(&bed) == expected)).unwrap();
+    set_loss(&bed, "leaf3/eth1", "0%");
+    set_loss(&bed, "spine5/eth3", "100%");
+    // Both spines: the least bad stays in use, which loses some.
     set_loss(&bed, "spine6/eth3", "10%");
     bed.lab
         .wait("packets to take what loses some, before what loses all", |_| {

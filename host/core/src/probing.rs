@@ -25,7 +25,7 @@ use canopy_units::Monotonic;
 
 pub use fault::Fault;
 use way::Way;
-pub use way::{Answer, Counts, RING, WayView};
+pub use way::{Answer, Counts, OfLate, RING, WayView};
 
 /// Ways at once: their numbers are STAMP Session Identifiers (RFC 8972), 1 ..= this.
 pub const MAX_WAYS: usize = 4095;
@@ -37,6 +37,8 @@ const FAULTY: u32 = 4;
 const MOST_SELDOM: Duration = Duration::from_secs(1);
 /// A turn that comes so late shows that the host stood still.
 const STOOD_STILL: Duration = Duration::from_millis(5);
+/// The longest round-trip time of all ways becomes shorter by this part with each turn of a way.
+const FORGET: u32 = 4096;
 /// One probe of so many is as long as the path takes: a path may pass short packets alone.
 const LONG_EACH: u32 = 8;
 
@@ -102,6 +104,8 @@ pub struct Probing {
     left_out: BTreeMap<Header, Wanted>,
     /// Probes of ways that were removed.
     former: Counts,
+    /// Longest round-trip time of any way, of late.
+    longest: Option<Duration>,
 }
 
 impl Probing {
@@ -119,6 +123,7 @@ impl Probing {
             first,
             left_out: BTreeMap::new(),
             former: Counts::default(),
+            longest: None,
         }
     }
 
@@ -133,7 +138,9 @@ impl Probing {
             None => match self.free.pop_front() {
                 Some(number) => {
                     self.numbers.insert(header.clone(), number);
-                    self.ways.insert(number, Way::new(header.clone(), self.first));
+                    let mut way = Way::new(header.clone(), self.first);
+                    way.expect(self.longest);
+                    self.ways.insert(number, way);
                     number
                 }
                 None => {
@@ -168,6 +175,8 @@ impl Probing {
             if let Some(change) = way.judge(now, stood_still, least, |sequence| become_of(number, sequence)) {
                 self.news.push_back((way.header.clone(), change));
             }
+            let forgotten = self.longest.map(|longest| longest - longest / FORGET);
+            self.longest = forgotten.max(way.longest());
             let every = interval(&self.settings, way);
             if way.due <= now {
                 let is_long = way.next_sequence() % LONG_EACH == 0;

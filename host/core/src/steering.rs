@@ -7,7 +7,7 @@
 //! - Of its **candidates**, the paths that share least with each other, the first usable ones are active. If none is usable, all stay in
 //!   use: the controller may be mistaken, and the host has no better path.
 //! - A **fault** that probes have found ([`crate::probing`]) takes a path out of use, as a link out of service does. If every path has one, those
-//!   that are least bad stay in use.
+//!   that are least bad stay in use. Further probes find its direction, there by one way and back by another.
 //! - A user may **pin** a destination to one of its candidates, usable or not.
 //! - A change moves the slots of paths that left, and as many others as the balance needs. The rest keep their paths.
 //! - A **path id** names one program from when it is written until no slot has named it for [`REST`]. It is in the outer flow label.
@@ -19,6 +19,7 @@
 //! ```
 
 mod destination;
+mod directions;
 mod ids;
 mod map;
 mod slots;
@@ -40,13 +41,16 @@ use ipnet::Ipv6Net;
 
 use destination::{Active, Destination};
 pub use destination::{CandidateView, DestinationView, Share};
+use directions::{Direction, Directions, Pair};
 use ids::Ids;
 pub use ids::{PathId, REST};
 pub use map::{Map, MapHost, MapLink};
 pub use slots::SLOTS;
 use ways::Ways;
 
-use crate::probing::{Fault, Role, Wanted};
+use suspects::Evidence;
+
+use crate::probing::{Fault, OfLate, Role, Wanted};
 
 /// Destinations at once.
 pub const MAX_DESTINATIONS: usize = 4096;
@@ -80,18 +84,20 @@ pub struct Settings {
 }
 
 /// A link over which paths have faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suspect {
     /// One end.
     pub a: PortOf,
     /// The other one.
     pub b: PortOf,
+    /// The fault is of packets from `a` to `b`; otherwise of both directions, or it is not known of which.
+    pub is_directed: bool,
     /// Ways with a fault over it.
     pub faulty: usize,
     /// Ways with a fault that no better explanation explains.
     pub of: usize,
-    /// Links that explain as many, itself included.
-    pub alike: usize,
+    /// Among the links that explain the same faults, 0 ..= 1.
+    pub confidence: f64,
 }
 
 /// What to write, in this order.
@@ -173,6 +179,7 @@ pub struct Steering {
     unusable: BTreeSet<usize>,
     destinations: BTreeMap<Ipv6Net, Destination>,
     ways: Ways,
+    directions: Directions,
     /// Paths that users have chosen, also of destinations that are not there now.
     pins: BTreeMap<Ipv6Net, Header>,
     /// Destinations that have no programs, for reasons that may have ended with the next fabric or the next free id.
@@ -190,6 +197,7 @@ impl Steering {
             unusable: BTreeSet::new(),
             destinations: BTreeMap::new(),
             ways: Ways::default(),
+            directions: Directions::default(),
             pins: BTreeMap::new(),
             refused: BTreeSet::new(),
             ids: Ids::default(),
@@ -245,15 +253,52 @@ impl Steering {
         prefixes.into_iter().filter_map(|prefix| self.settle(prefix, now).err()).collect()
     }
 
-    /// What probes have found about a way, by their program. Work is in the order of the destinations that the way leads to.
+    /// What probes have found about a way, by their program. Work is in the order of the destinations that the way leads to, and of faulty ways.
     pub fn set_fault(&mut self, way: &Header, fault: Option<Fault>, now: Monotonic) -> Vec<Refused> {
+        if self.directions.set_fault(way, fault) {
+            return Vec::new();
+        }
         let prefixes = self.ways.set_fault(way, fault);
+        if !prefixes.is_empty() {
+            self.find_direction(way);
+            let concerned = match fault {
+                Some(_) => self.directions.with(way),
+                None => self.directions.without(self.ways.faults().keys()),
+            };
+            concerned.iter().for_each(|way| self.find_direction(way));
+        }
         prefixes.into_iter().filter_map(|prefix| self.settle(prefix, now).err()).collect()
+    }
+
+    /// Has the direction of a way's fault probed, if it has one and a sound way leads to its edge.
+    fn find_direction(&mut self, way: &Header) {
+        let pair = self.pair_of(way);
+        let changed = self.directions.set(way, pair);
+        self.ways.changed(changed.iter());
+    }
+
+    fn pair_of(&self, way: &Header) -> Option<Pair> {
+        let (prefix, fault) = self.ways.of(way)?;
+        fault?;
+        let (map, destination) = (self.map.as_ref()?, self.destinations.get(prefix)?);
+        let path = destination.path_of(way)?;
+        let is_sound = |probe: &Header| !self.ways.faults().contains_key(probe);
+        let mut sound =
+            destination.probed().filter(|(other, probe)| is_sound(probe) && other.to.edge.node == path.to.edge.node);
+        sound.find_map(|(other, probe)| {
+            let (there, back) = (map.probe(path, other)?, map.probe(other, path)?);
+            Some(Pair { sound: probe.clone(), there, back })
+        })
     }
 
     /// A way that is to be probed otherwise from now on; `None`: no more. Work is in the order of the hosts behind its edge.
     pub fn next_way(&mut self) -> Option<(Header, Option<Wanted>)> {
         let (way, to) = self.ways.next_change()?;
+        if to.is_none()
+            && let Some(most) = self.directions.most(&way)
+        {
+            return Some((way, Some(Wanted { role: Role::Active, most })));
+        }
         let wanted = to.map(|to| {
             let mut destinations = to.prefixes.iter().filter_map(|prefix| self.destinations.get(prefix));
             let role = if destinations.any(|to| to.is_taken(&way)) { Role::Active } else { Role::Standby };
@@ -262,21 +307,47 @@ impl Steering {
         Some((way, wanted))
     }
 
+    /// Ways, and how many of them have a fault.
+    pub fn ways(&self) -> (usize, usize) {
+        (self.ways.all().count(), self.ways.faults().len())
+    }
+
     /// The path of a way, for what is shown.
     pub fn path_of(&self, way: &Header) -> Option<&Path> {
         let (prefix, _) = self.ways.of(way)?;
         self.destinations.get(prefix)?.path_of(way)
     }
 
-    /// Links that explain the faults of ways, the best explanation first. Work is in the order of all ways.
-    pub fn suspects(&self) -> Vec<Suspect> {
-        let Some(map) = &self.map else { return Vec::new() };
-        let ways = self.ways.all().filter_map(|(way, fault)| Some((self.path_of(way)?, fault)));
-        let links = |path: &Path| path.hops.iter().map(|hop| hop.link).collect();
-        let ranked = suspects::rank(ways.map(|(path, fault)| (links(path), fault.is_some())));
+    /// Links that explain the faults of ways, the best explanation first, by what probes of all ways have shown of late. Work is in the order of
+    /// all ways, if one has a fault.
+    pub fn suspects(&self, of_late: impl Fn(&Header) -> Option<OfLate>) -> Vec<Suspect> {
+        let Some(map) = self.map.as_ref().filter(|_| !self.ways.faults().is_empty()) else { return Vec::new() };
+        let ways: Vec<_> =
+            self.ways.all().filter_map(|(way, fault)| Some((way, self.path_of(way)?, fault.is_some()))).collect();
+        let evidence = |(way, path, has_fault): &(&Header, &Path, bool)| {
+            let links = path.hops.iter().map(|hop| hop.link).collect();
+            let OfLate { lost, back } = of_late(way).unwrap_or_default();
+            Evidence { links, has_fault: *has_fault, lost, back }
+        };
+        let ranked = suspects::rank(ways.iter().map(evidence).collect());
         let named = |ranked: suspects::Ranked| {
             let (a, b) = map.ends_of(ranked.link)?;
-            Some(Suspect { a, b, faulty: ranked.faulty, of: ranked.of, alike: ranked.alike })
+            // The node that sends into the fault, by each faulty way over the link.
+            let sends = |(way, path, has_fault): &(&Header, &Path, bool)| {
+                let hop = path.hops.iter().find(|hop| hop.link == ranked.link).filter(|_| *has_fault)?;
+                Some(self.directions.of(way).map(|direction| (direction == Direction::There) == (hop.from == a)))
+            };
+            let by: BTreeSet<Option<bool>> = ways.iter().filter_map(sends).collect();
+            let is_from_a = by.first().copied().flatten().filter(|_| by.len() == 1);
+            let (a, b) = if is_from_a == Some(false) { (b, a) } else { (a, b) };
+            Some(Suspect {
+                a,
+                b,
+                is_directed: is_from_a.is_some(),
+                faulty: ranked.faulty,
+                of: ranked.of,
+                confidence: ranked.confidence,
+            })
         };
         ranked.into_iter().filter_map(named).collect()
     }
@@ -409,8 +480,16 @@ impl Steering {
         if let Some(destination) = self.destinations.get_mut(&prefix) {
             self.ways.add(prefix, candidates.iter().filter_map(|candidate| candidate.probe.as_ref()));
             let kept: BTreeSet<&Header> = candidates.iter().filter_map(|to| Some(&to.probe.as_ref()?.0)).collect();
-            self.ways.remove(prefix, destination.probes().filter(|(header, _)| !kept.contains(header)));
+            let gone: Vec<(Header, u32)> =
+                destination.probes().filter(|(header, _)| !kept.contains(header)).cloned().collect();
+            self.ways.remove(prefix, gone.iter());
+            let faults = self.ways.faults();
+            let faulty = kept.iter().filter(|header| faults.contains_key(**header)).map(|header| (*header).clone());
+            let led_over = gone.iter().flat_map(|(header, _)| self.directions.with(header));
+            let concerned: Vec<Header> =
+                faulty.chain(led_over).chain(gone.iter().map(|(header, _)| header.clone())).collect();
             destination.set_candidates(candidates);
+            concerned.iter().for_each(|way| self.find_direction(way));
         }
         self.settle(prefix, now)
     }
@@ -445,7 +524,7 @@ impl Steering {
             return Err(Refused::NoIds);
         }
         if !programs.is_empty() || active.len() != destination.active.len() {
-            self.ways.changed(destination.probes());
+            self.ways.changed(destination.probes().map(|(header, _)| header));
         }
         self.commands.extend(programs.into_iter().map(|(id, header, most)| Command::Program { id, header, most }));
         let gone = destination.set_active(active);
@@ -459,6 +538,9 @@ impl Steering {
     fn forget(&mut self, prefix: Ipv6Net, now: Monotonic) {
         let Some(destination) = self.destinations.remove(&prefix) else { return };
         self.ways.remove(prefix, destination.probes());
+        // Of ways that are gone.
+        let probes: Vec<Header> = destination.probes().map(|(header, _)| header.clone()).collect();
+        probes.iter().for_each(|way| self.find_direction(way));
         if destination.is_written() {
             self.commands.push_back(Command::Forget(prefix));
         }

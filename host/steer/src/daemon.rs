@@ -259,9 +259,12 @@ impl Daemon {
             steers: self.steers(),
             probes: self.prober.as_ref().map(|prober| {
                 let refused = prober.refused();
-                prober.with(|probing| shown::probes(probing, refused))
+                prober.with(|probing| shown::probes(&self.steering, probing, refused))
             }),
-            suspects: shown::suspects(&self.steering),
+            suspects: self
+                .prober
+                .as_ref()
+                .map_or_else(Vec::new, |prober| prober.with(|probing| shown::suspects(&self.steering, probing))),
         }
     }
 
@@ -289,12 +292,13 @@ impl Daemon {
         }
         // Before it is logged.
         self.carry_out();
-        let name = |way: &Header| {
+        // Those by which a direction is found have no path.
+        let known = |(way, fault): &(Header, Option<Fault>)| {
             let path = self.steering.path_of(way)?;
-            Some(self.steering.map()?.names(path).collect::<Vec<_>>().join(" "))
+            Some((self.steering.map()?.names(path).collect::<Vec<_>>().join(" "), *fault))
         };
-        for (way, fault) in changes.iter().take(LOGGED) {
-            let path = name(way).unwrap_or_default();
+        let changes: Vec<_> = changes.iter().filter_map(known).collect();
+        for (path, fault) in changes.iter().take(LOGGED) {
             match fault {
                 Some(Fault::BlackHole) => tracing::warn!(
                     path,

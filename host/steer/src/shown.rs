@@ -2,6 +2,7 @@
 //! The state of the steering, as it travels.
 
 use std::net::Ipv6Addr;
+use std::ops::Add;
 use std::time::Duration;
 
 use canopy_bpf::monotonic;
@@ -77,19 +78,14 @@ pub(crate) fn paths(
 }
 
 /// Probes of all ways.
-pub(crate) fn probes(probing: &Probing, refused: u64) -> pb::SteerProbes {
-    let mut faulty = 0;
-    let mut all = Counts::default();
-    for WayView { fault, counts, .. } in probing.ways() {
-        faulty += u32::from(fault.is_some());
-        all = all + counts;
-    }
-    let all = all + probing.former();
+pub(crate) fn probes(steering: &Steering, probing: &Probing, refused: u64) -> pb::SteerProbes {
+    let (ways, faulty) = steering.ways();
+    let all = probing.ways().map(|way| way.counts).fold(probing.former(), Counts::add);
     pb::SteerProbes {
         interval_ns: nanos(probing.settings().interval),
         stretch: probing.stretch(),
-        ways: probing.ways().count() as u32,
-        faulty,
+        ways: ways as u32,
+        faulty: faulty as u32,
         left_out: probing.left_out() as u32,
         back: all.back,
         late: all.late,
@@ -100,14 +96,14 @@ pub(crate) fn probes(probing: &Probing, refused: u64) -> pb::SteerProbes {
 }
 
 /// Links that explain faults.
-pub(crate) fn suspects(steering: &Steering) -> Vec<pb::SteerSuspect> {
-    let shown = |Suspect { a, b, faulty, of, alike }| {
+pub(crate) fn suspects(steering: &Steering, probing: &Probing) -> Vec<pb::SteerSuspect> {
+    let shown = |Suspect { a, b, is_directed, faulty, of, confidence }| {
         let name = |node| steering.map().map_or("", |map| map.name(node)).to_owned();
         let [a_port, b_port] = [a, b].map(|end: PortOf| end.port.get().into());
         let (a, b) = (name(a.node), name(b.node));
-        pb::SteerSuspect { a, a_port, b, b_port, faulty: faulty as u32, of: of as u32, alike: alike as u32 }
+        pb::SteerSuspect { a, a_port, b, b_port, faulty: faulty as u32, of: of as u32, confidence, is_directed }
     };
-    steering.suspects().into_iter().map(shown).collect()
+    steering.suspects(|way| Some(probing.way(way)?.of_late)).into_iter().map(shown).collect()
 }
 
 /// The program's counters.

@@ -90,28 +90,24 @@ impl Path {
         Program::new(self.by_node(style, service).concat())
     }
 
-    /// The program that leads along the path to its last edge and back over the same links to the first one, as a probe in loopback takes it
-    /// (draft-ietf-spring-stamp-srpm; decisions 5.6). `None`: the path has no link between nodes, or too many, or is of another fabric.
-    pub fn there_and_back(&self, fabric: &Fabric) -> Option<Program> {
-        let back = |(hop, to): (&Hop, NodeId)| {
+    /// The path that leads along this one to its last edge, and back to the host over the links of `back`, which leads from the same edge to the
+    /// same one: what a probe in loopback takes (draft-ietf-spring-stamp-srpm; decisions 5.6). `None`: they are not such paths, or have no link
+    /// between nodes.
+    pub fn there_and_back(&self, back: &Self, fabric: &Fabric) -> Option<Self> {
+        let ends = |path: &Self| (path.from.edge, path.to.edge.node);
+        if ends(self) != ends(back) || self.hops.is_empty() {
+            return None;
+        }
+        let turned = |(hop, to): (&Hop, NodeId)| {
             let from = PortOf { node: hop.to, port: fabric.port_of_link(hop.to, hop.link)? };
             Some(Hop { from, to, ..*hop })
         };
-        let nodes: Vec<NodeId> = self.nodes().collect();
+        let nodes: Vec<NodeId> = back.nodes().collect();
         let mut hops = self.hops.clone();
-        for hop in self.hops.iter().zip(nodes).rev().map(back) {
+        for hop in back.hops.iter().zip(nodes).rev().map(turned) {
             hops.push(hop?);
         }
-        if hops.is_empty() {
-            return None;
-        }
-        let round = Self { from: self.from, hops, to: self.from, plane: self.plane };
-        round.program(Style::Nodes, None).ok()
-    }
-
-    /// The largest packet that goes there and back behind this header, octets.
-    pub fn mtu_there_and_back(&self, fabric: &Fabric, header: &Header) -> u32 {
-        Self { to: self.from, ..self.clone() }.mtu(fabric, header)
+        Some(Self { from: self.from, hops, to: self.from, plane: self.plane })
     }
 
     /// The header on each link but that of the destination, in order. The first one is the source's.

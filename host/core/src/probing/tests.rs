@@ -207,8 +207,11 @@ fn a_delay_that_steps_up_is_no_fault() {
 #[test]
 fn a_host_that_stands_still_loses_nothing() {
     let mut world = World::new(FAST, 8);
-    world.run(50 * MS);
-    // What was under way comes back only after the stop.
+    // Five probes of each are under way.
+    world.links.values_mut().for_each(|link| link.delay = 5 * MS);
+    world.run(500 * MS);
+    world.changes.clear();
+    // They come back only after the stop.
     let end = world.now + 300 * MS;
     for (_, back) in world.flying.values_mut().filter(|(_, back)| back.is_some_and(|back| back > world.now)) {
         *back = Some(end + 500 * US);
@@ -217,6 +220,15 @@ fn a_host_that_stands_still_loses_nothing() {
     world.run(100 * MS);
     assert_eq!(world.changes, []);
     assert_eq!((1..=8).map(|way| world.view(way).counts.lost).sum::<u64>(), 0);
+}
+
+/// Catches a loss that does not count against a way with a fault.
+#[test]
+fn a_way_that_loses_on_stays_out_of_use() {
+    let mut world = World::new(FAST, 1);
+    world.links.insert(header(1), Link { loss: 0.3, ..GOOD });
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.changes.len(), 1, "{:?}", world.changes);
 }
 
 #[test]
@@ -231,6 +243,12 @@ fn all_ways_together_are_not_probed_faster_than_the_rate() {
         by
     });
     assert!(most.values().all(|burst| *burst <= 4), "bursts of {:?}", most.values().max());
+    // Ways that begin at once do not send at once.
+    let mut many = World::new(Settings { interval: 100 * MS, rate: 1_000_000 }, 100);
+    many.run(Duration::from_secs(1));
+    let mut times: Vec<Monotonic> = many.sent.values().flatten().copied().collect();
+    times.sort_unstable();
+    assert!(times.len() > 900 && times.chunk_by(|a, b| a == b).all(|burst| burst.len() <= 2));
     // Those that wait for their turn are probed a tenth as often.
     for way in 2..=100 {
         world.probing.set(&header(way), Some(&wanted(Role::Standby)), world.now);
@@ -254,6 +272,15 @@ fn a_way_that_is_removed_is_probed_no_more_and_leaves_its_number() {
     assert_eq!((world.sent(1), world.probing.way(&header(1))), (before, None));
     world.probing.set(&header(1), Some(&wanted(Role::Active)), world.now);
     assert_eq!(world.view(1).fault, None, "a new way");
+    // A fault that was not taken yet, and a probe that was not sent yet, go with it.
+    let mut probing = Probing::new(FAST, 0);
+    probing.set(&header(1), Some(&wanted(Role::Active)), at(MS));
+    while !probing.has_changes() {
+        let now = probing.poll_timeout().unwrap();
+        probing.handle_timeout(now, |_, _| Answer::OnItsWay);
+    }
+    probing.set(&header(1), None, at(MS));
+    assert_eq!((probing.next_change(), probing.next_probe(), probing.poll_timeout()), (None, None, None));
     let mut crowd = World::new(FAST, MAX_WAYS as u16 + 3);
     assert_eq!((crowd.probing.left_out(), crowd.probing.ways().count()), (3, MAX_WAYS));
     crowd.probing.set(&header(9), None, crowd.now);

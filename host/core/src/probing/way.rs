@@ -52,6 +52,24 @@ pub struct WayView {
     pub least: Option<Duration>,
     /// Probes.
     pub counts: Counts,
+    /// Probes of late.
+    pub of_late: OfLate,
+}
+
+/// Probes of late: each probe has the earlier ones count less, by a part in 256.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OfLate {
+    /// Are lost.
+    pub lost: f64,
+    /// Have come back.
+    pub back: f64,
+}
+
+impl OfLate {
+    fn add(&mut self, lost: f64, back: f64) {
+        let keep = 1.0 - 1.0 / 256.0;
+        *self = Self { lost: self.lost * keep + lost, back: self.back * keep + back };
+    }
 }
 
 /// Probes by what has become of them.
@@ -109,6 +127,7 @@ pub(super) struct Way {
     /// Of late.
     longest: Option<Duration>,
     counts: Counts,
+    of_late: OfLate,
     /// Losses wait until then.
     patient_until: Monotonic,
 }
@@ -128,6 +147,7 @@ impl Way {
             least: None,
             longest: None,
             counts: Counts::default(),
+            of_late: OfLate::default(),
             patient_until: Monotonic::START,
         }
     }
@@ -170,7 +190,6 @@ impl Way {
         let before = self.health.fault();
         let timeout = self.timeout(least);
         let mut kept = VecDeque::with_capacity(RING);
-        let mut is_waiting = false;
         // The next probe takes the place of the one that is as far back as the ring is long.
         let oldest = self.next.wrapping_sub(RING as u32 - 1);
         for mut sent in std::mem::take(&mut self.sent) {
@@ -178,9 +197,7 @@ impl Way {
             let has_had_its_time = now >= sent.at + timeout && now >= self.patient_until || has_no_place;
             match become_of(sent.sequence) {
                 Answer::Back { after, is_marked } => self.back(sent, after, is_marked, now),
-                // One that was sent before it is not judged yet, so that losses in a row are in a row.
-                _ if sent.is_lost || !has_had_its_time || is_waiting => {
-                    is_waiting |= !sent.is_lost;
+                _ if sent.is_lost || !has_had_its_time => {
                     if !has_no_place {
                         kept.push_back(sent);
                     }
@@ -188,6 +205,7 @@ impl Way {
                 Answer::NotSent => self.counts.not_sent += 1,
                 Answer::OnItsWay => {
                     self.counts.lost += 1;
+                    self.of_late.add(1.0, 0.0);
                     self.health.lost(now);
                     sent.is_lost = true;
                     if !has_no_place {
@@ -204,9 +222,11 @@ impl Way {
     fn back(&mut self, sent: Sent, after: Duration, is_marked: bool, now: Monotonic) {
         self.counts.back += 1;
         self.counts.marked += u64::from(is_marked);
+        self.of_late.add(0.0, 1.0);
         if sent.is_lost {
             self.counts.late += 1;
             self.counts.lost -= 1;
+            self.of_late.lost = (self.of_late.lost - 1.0).max(0.0);
             self.health.late(now);
         } else {
             self.health.answered(now);
@@ -217,6 +237,16 @@ impl Way {
         self.smoothed = Some(self.smoothed.map_or(after, |smoothed| approach(smoothed, SMOOTH)));
         self.least = Some(self.least.map_or(after, |least| least.min(after)));
         self.longest = Some(self.longest.map_or(after, |longest| approach(longest, FORGET).max(after)));
+    }
+
+    /// Of late.
+    pub(super) fn longest(&self) -> Option<Duration> {
+        self.longest
+    }
+
+    /// None of its probes has come back: it is as patient as others are.
+    pub(super) fn expect(&mut self, longest: Option<Duration>) {
+        self.longest = self.longest.or(longest);
     }
 
     fn timeout(&self, least: Duration) -> Duration {
@@ -231,6 +261,7 @@ impl Way {
             rtt: self.smoothed,
             least: self.least,
             counts: self.counts,
+            of_late: self.of_late,
         }
     }
 }

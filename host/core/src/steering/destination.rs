@@ -136,6 +136,11 @@ impl Destination {
         self.candidates.iter().filter_map(|candidate| candidate.probe.as_ref())
     }
 
+    /// Its paths that are probed.
+    pub(super) fn probed(&self) -> impl Iterator<Item = (&Path, &Header)> {
+        self.candidates.iter().filter_map(|candidate| Some((&candidate.path, &candidate.probe.as_ref()?.0)))
+    }
+
     /// The path of this probe.
     pub(super) fn path_of(&self, probe: &Header) -> Option<&Path> {
         let of = |candidate: &&Candidate| candidate.probe.as_ref().is_some_and(|(header, _)| header == probe);

@@ -129,16 +129,17 @@ impl Map {
         let header = program.encode(self.fabric.block());
         check(&program, &header, self.most_nodes).ok()?;
         let most = path.mtu(&self.fabric, &header);
-        let probe = self.probe(&path);
+        let probe = self.probe(&path, &path);
         (most >= LEAST_MTU).then_some(Candidate { number, path, header, most, probe })
     }
 
-    /// The program that leads along a path and back, and the longest inner packet that it takes.
-    fn probe(&self, path: &Path) -> Option<(Header, u32)> {
-        let program = path.there_and_back(&self.fabric)?;
+    /// The program that leads along one path and back by another, and the longest inner packet that it takes. `None`: the edge lets none in.
+    pub(super) fn probe(&self, there: &Path, back: &Path) -> Option<(Header, u32)> {
+        let round = there.there_and_back(back, &self.fabric)?;
+        let program = round.program(Style::Nodes, None).ok()?;
         let header = program.encode(self.fabric.block());
         check(&program, &header, self.most_nodes).ok()?;
-        let most = path.mtu_there_and_back(&self.fabric, &header);
+        let most = round.mtu(&self.fabric, &header);
         Some((header, most))
     }
 

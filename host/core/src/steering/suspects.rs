@@ -1,70 +1,123 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which links explain that ways have faults: those that no way without a fault crosses, and that most ways with one do.
+//! Which link explains the faults of ways best: the one under which the losses of all ways are most likely.
+//!
+//! For each link that a way with a fault crosses, the hypothesis is that this link alone loses packets. Ways over it lose the same part of
+//! their probes, which is estimated; others lose [`BASE`]. Its score is the logarithm of how much more likely the losses of late are than
+//! without any fault, so that a sound way over the link counts against it as its probes do. Links are equally likely before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Loss of a sound way.
+const BASE: f64 = 0.001;
+/// Less likely explanations are left out.
+const LEAST: f64 = 0.1;
+
+/// A way with what its probes have shown of late.
+#[derive(Clone, Debug)]
+pub(super) struct Evidence {
+    /// Links between nodes.
+    pub(super) links: BTreeSet<usize>,
+    pub(super) has_fault: bool,
+    /// Probes, of which older ones count less.
+    pub(super) lost: f64,
+    pub(super) back: f64,
+}
+
 /// A link that explains faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ranked {
     pub(super) link: usize,
     /// Ways with a fault over it.
     pub(super) faulty: usize,
     /// Ways with a fault that the links before it do not explain.
     pub(super) of: usize,
-    /// Links that explain as many, itself included.
-    pub(super) alike: usize,
+    /// Among the links that explain the same faults, 0 ..= 1.
+    pub(super) confidence: f64,
 }
 
-/// From the links of each way, and whether it has a fault. As long as ways with a fault are left, the links that most of them cross explain
-/// those. A way that no link explains is left out: what is wrong with it is no link alone.
-pub(super) fn rank(ways: impl Iterator<Item = (BTreeSet<usize>, bool)>) -> Vec<Ranked> {
-    let (mut faulty, mut sound) = (Vec::new(), BTreeSet::new());
-    for (links, has_fault) in ways {
-        if has_fault {
-            faulty.push(links);
-        } else {
-            sound.extend(links);
-        }
-    }
+/// The best explanation first. As long as ways with a fault are left, the link with the best score explains those that cross it; ways over
+/// it are left out of what comes after.
+pub(super) fn rank(mut ways: Vec<Evidence>) -> Vec<Ranked> {
     let mut ranked = Vec::new();
-    while !faulty.is_empty() {
-        let mut by_link: BTreeMap<usize, usize> = BTreeMap::new();
-        let over = faulty.iter().flatten().filter(|link| !sound.contains(link));
-        over.for_each(|link| *by_link.entry(*link).or_default() += 1);
-        let Some(most) = by_link.values().max().copied() else { break };
-        let best: BTreeSet<usize> =
-            by_link.iter().filter(|(_, count)| **count == most).map(|(link, _)| *link).collect();
-        let of = faulty.len();
-        ranked.extend(best.iter().map(|link| Ranked { link: *link, faulty: most, of, alike: best.len() }));
-        faulty.retain(|links| links.is_disjoint(&best));
+    loop {
+        let of = ways.iter().filter(|way| way.has_fault).count();
+        let mut links: BTreeMap<usize, (usize, f64, f64)> = BTreeMap::new();
+        let faulty = ways.iter().filter(|way| way.has_fault);
+        faulty.flat_map(|way| &way.links).for_each(|link| links.entry(*link).or_default().0 += 1);
+        for way in &ways {
+            for link in &way.links {
+                if let Some((_, lost, back)) = links.get_mut(link) {
+                    (*lost, *back) = (*lost + way.lost, *back + way.back);
+                }
+            }
+        }
+        let scores: Vec<(usize, usize, f64)> =
+            links.into_iter().map(|(link, (faulty, lost, back))| (link, faulty, score(lost, back))).collect();
+        let best = scores.iter().map(|(_, _, score)| *score).fold(0.0, f64::max);
+        if best <= 0.0 {
+            return ranked;
+        }
+        let all: f64 = scores.iter().map(|(_, _, score)| (score - best).exp()).sum();
+        let mut round: Vec<Ranked> = scores
+            .iter()
+            .map(|&(link, faulty, score)| Ranked { link, faulty, of, confidence: (score - best).exp() / all })
+            .filter(|ranked| ranked.confidence >= LEAST)
+            .collect();
+        round.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+        ranked.extend(round);
+        let explained: BTreeSet<usize> =
+            scores.iter().filter(|(_, _, score)| *score >= best - 1e-9).map(|(link, ..)| *link).collect();
+        ways.retain(|way| way.links.is_disjoint(&explained));
     }
-    ranked
+}
+
+/// How much more likely these losses are at the part that is lost than at [`BASE`], as a logarithm.
+fn score(lost: f64, back: f64) -> f64 {
+    let part = lost / (lost + back);
+    if part.is_nan() || part <= BASE {
+        return 0.0;
+    }
+    let sound = if back > 0.0 { back * ((1.0 - part) / (1.0 - BASE)).ln() } else { 0.0 };
+    lost * (part / BASE).ln() + sound
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ranked(ways: &[(&[usize], bool)]) -> Vec<(usize, usize, usize, usize)> {
-        let ways = ways.iter().map(|(links, has_fault)| (links.iter().copied().collect(), *has_fault));
-        rank(ways).into_iter().map(|of| (of.link, of.faulty, of.of, of.alike)).collect()
+    /// Links, and of 100 probes how many are lost; a fault from 5 on.
+    fn ranked(ways: &[(&[usize], u32)]) -> Vec<(usize, usize, usize, u32)> {
+        let way = |(links, lost): &(&[usize], u32)| Evidence {
+            links: links.iter().copied().collect(),
+            has_fault: *lost >= 5,
+            lost: f64::from(*lost),
+            back: f64::from(100 - lost),
+        };
+        let ranked = rank(ways.iter().map(way).collect());
+        ranked.into_iter().map(|of| (of.link, of.faulty, of.of, (of.confidence * 100.0).round() as u32)).collect()
     }
 
     #[test]
-    fn the_link_that_all_faulty_ways_cross_and_no_sound_one_explains_them() {
+    fn the_link_under_which_all_losses_are_most_likely_explains_them() {
         // From one leaf over two spines to three leaves: links 0 and 1 up, 10 and 11, 20 and 21, 30 and 31 down.
-        let sound: [(&[usize], bool); 3] = [(&[0, 10], false), (&[0, 20], false), (&[0, 30], false)];
-        let up: [(&[usize], bool); 3] = [(&[1, 11], true), (&[1, 21], true), (&[1, 31], true)];
-        assert_eq!(ranked(&[sound, up].concat()), [(1, 3, 3, 1)]);
-        let down: [(&[usize], bool); 3] = [(&[1, 11], false), (&[1, 21], true), (&[1, 31], false)];
-        assert_eq!(ranked(&[sound, down].concat()), [(21, 1, 1, 1)]);
-        // Two faults at once.
-        let both: [(&[usize], bool); 3] = [(&[1, 11], true), (&[1, 21], true), (&[1, 31], false)];
-        assert_eq!(ranked(&[sound, both].concat()), [(11, 1, 2, 2), (21, 1, 2, 2)]);
+        let sound: [(&[usize], u32); 3] = [(&[0, 10], 0), (&[0, 20], 0), (&[0, 30], 0)];
+        let with = |more: [(&'static [usize], u32); 3]| ranked(&[sound, more].concat());
+        assert_eq!(with([(&[1, 11], 100), (&[1, 21], 100), (&[1, 31], 100)]), [(1, 3, 3, 100)]);
+        assert_eq!(with([(&[1, 11], 0), (&[1, 21], 100), (&[1, 31], 0)]), [(21, 1, 1, 100)]);
+        // One of three has a fault already, the others lose as much: the link of all three.
+        assert_eq!(with([(&[1, 11], 4), (&[1, 21], 6), (&[1, 31], 4)]), [(1, 1, 1, 100)]);
+        // Two faults at once: one link, or two.
+        let both = with([(&[1, 11], 100), (&[1, 21], 100), (&[1, 31], 0)]);
+        assert_eq!(both.iter().map(|of| of.0).collect::<Vec<_>>(), [1]);
+        let both = ranked(
+            &[&sound[..], &[(&[1, 11], 100), (&[1, 21], 0), (&[1, 31], 0), (&[1, 41], 0), (&[2, 42], 50)]].concat(),
+        );
+        assert_eq!(both, [(11, 1, 2, 100), (2, 1, 1, 50), (42, 1, 1, 50)]);
         // The one path to a leaf: either link.
-        assert_eq!(ranked(&[(&[1, 11], true)]), [(1, 1, 1, 2), (11, 1, 1, 2)]);
-        // No link is crossed by faulty ways alone.
-        assert_eq!(ranked(&[(&[0, 10], true), (&[0, 11], false), (&[1, 10], false)]), []);
+        assert_eq!(ranked(&[(&[1, 11], 100)]), [(1, 1, 1, 50), (11, 1, 1, 50)]);
         assert_eq!(ranked(&sound), []);
+        assert_eq!(ranked(&[(&[], 100)]), []);
+        assert_eq!(score(0.05, 100.0), 0.0, "less than a sound way loses");
+        assert!(score(3.0, 0.0) > 20.0);
     }
 }

@@ -6,6 +6,7 @@ use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::usid::UsidBlock;
 
 use super::*;
+use crate::probing::{Answer, OfLate, Probing, WayNumber};
 
 const SETTINGS: Settings =
     Settings { mode: Mode::Pinned, gap: Duration::from_micros(500), paths: 4, idle: Duration::from_secs(600) };
@@ -180,8 +181,11 @@ fn a_fault_moves_the_slots_of_its_way_to_every_host_behind_the_edge() {
     assert!(faulty.len() == 1 && faulty[0].share.is_none() && !faulty[0].is_out);
     assert_eq!(steering.path_of(&way(2, 3)), Some(faulty[0].path));
     // The link of the spine to the leaf, and of this leaf to the spine: the first one alone explains it, as the way to leaf 2 is sound.
-    let [suspect] = steering.suspects()[..] else { panic!("{:?}", steering.suspects()) };
-    assert_eq!((suspect.a, suspect.b, suspect.faulty, suspect.of, suspect.alike), (port(3, 12), port(102, 3), 1, 1, 1));
+    let lost = |of: &Header| Some(OfLate { lost: if *of == way(2, 3) { 9.0 } else { 0.0 }, back: 20.0 });
+    let [suspect] = steering.suspects(lost)[..] else { panic!("{:?}", steering.suspects(lost)) };
+    assert!(!suspect.is_directed);
+    assert_eq!((suspect.a, suspect.b, suspect.faulty, suspect.of), (port(3, 12), port(102, 3), 1, 1));
+    assert!(suspect.confidence > 0.99);
     // All of them: what is least bad stays, and more of it than one.
     for (spine, fault) in [(1, Fault::Loss), (3, Fault::BlackHole), (4, Fault::Loss)] {
         steering.set_fault(&way(spine, 3), Some(fault), at(3));
@@ -210,6 +214,170 @@ fn a_fault_moves_the_slots_of_its_way_to_every_host_behind_the_edge() {
     steering.set_map(Some(clos(3, 4)), BTreeSet::new(), at(8));
     steering.add(to[0], at(8)).unwrap();
     assert!(steering.destination(to[0]).unwrap().paths.iter().all(|path| path.fault.is_none()));
+}
+
+/// Catches a direction that is not probed when a sound way comes, or that is probed over a way that has a fault itself.
+#[test]
+fn the_direction_of_a_fault_is_probed_by_a_sound_way() {
+    let (mut steering, _) = steering(&clos(3, 3));
+    steering.add(host(3, 1), at(1)).unwrap();
+    ways(&mut steering);
+    let mixed = |there: u16, back: u16| format!("5f00:0:1:{:x}:3:{:x}:1:0", 100 + there, 100 + back);
+    let changes = |steering: &mut Steering| -> BTreeMap<String, bool> {
+        let of_one = |name: &String| name.split(':').nth(3) == name.split(':').nth(5);
+        let all = ways(steering).into_iter().filter(|(name, _)| !of_one(name));
+        all.map(|(name, wanted)| (name, wanted.is_some())).collect()
+    };
+    let expect = |of: &[(u16, u16, bool)]| -> BTreeMap<String, bool> {
+        of.iter().map(|(there, back, is_probed)| (mixed(*there, *back), *is_probed)).collect()
+    };
+    steering.set_fault(&way(1, 3), Some(Fault::Loss), at(2));
+    let over = |sound: u16| [(1, sound, true), (sound, 1, true)];
+    let first = changes(&mut steering);
+    let sound = if first == expect(&over(2)) { 2 } else { 3 };
+    assert_eq!(first, expect(&over(sound)));
+    let other = 5 - sound;
+    // The sound one has a fault, too: both take the other one.
+    steering.set_fault(&way(sound, 3), Some(Fault::Loss), at(2));
+    assert_eq!(
+        changes(&mut steering),
+        expect(&[
+            (1, sound, false),
+            (sound, 1, false),
+            (1, other, true),
+            (other, 1, true),
+            (sound, other, true),
+            (other, sound, true)
+        ])
+    );
+    // None is left, and then one again.
+    steering.set_fault(&way(other, 3), Some(Fault::BlackHole), at(2));
+    let none = [(1, other, false), (other, 1, false), (sound, other, false), (other, sound, false)];
+    assert_eq!(changes(&mut steering), expect(&none));
+    steering.set_fault(&way(other, 3), None, at(3));
+    assert_eq!(changes(&mut steering), expect(&none.map(|(there, back, _)| (there, back, true))));
+    // The destination goes: nothing is probed any more.
+    steering.set_map(None, BTreeSet::new(), at(4));
+    assert_eq!(changes(&mut steering), expect(&none));
+}
+
+/// A pure fabric of leaves and spines that carries probes: a link drops what crosses it in one direction.
+struct Fabric {
+    steering: Steering,
+    probing: Probing,
+    flying: BTreeMap<(WayNumber, u32), (Monotonic, bool)>,
+    /// Nodes that a link leads from and to, and the part that it loses.
+    faulty: Option<((u16, u16), f64)>,
+    random: u64,
+    probes: u64,
+}
+
+impl Fabric {
+    fn new(leaves: u64, spines: u64, seed: u64) -> Self {
+        let (mut steering, _) = steering(&clos(leaves, spines));
+        steering.settings.paths = 64;
+        (2..=leaves).for_each(|leaf| _ = steering.add(host(leaf, 1), at(1)).unwrap());
+        let probing = Probing::new(crate::probing::Settings { interval: Duration::from_millis(1), rate: 1_000_000 }, 0);
+        Self { steering, probing, flying: BTreeMap::new(), faulty: None, random: seed, probes: 0 }
+    }
+
+    /// The first suspect in one direction that is nine times as likely as all others: the nodes that the link leads from and to.
+    fn named(&self) -> Option<(u16, u16)> {
+        let suspects = self.steering.suspects(|way| Some(self.probing.way(way)?.of_late));
+        let first = suspects.first().filter(|of| of.is_directed && of.confidence >= 0.9)?;
+        Some((first.a.node.get(), first.b.node.get()))
+    }
+
+    fn draw(&mut self) -> f64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Whether a probe comes back: its uSIDs are read as nodes read them.
+    fn carries(&mut self, header: &Header) -> bool {
+        let nodes: Vec<u16> = header.destination.segments()[2..].iter().copied().filter(|usid| *usid > 0).collect();
+        assert_eq!((nodes[0], nodes.last()), (1, Some(&1)));
+        let Some((link, loss)) = self.faulty else { return true };
+        !nodes.windows(2).any(|two| (two[0], two[1]) == link && self.draw() < loss)
+    }
+
+    /// Until `is_done`, or the time is over.
+    fn run(&mut self, from: Monotonic, time: Duration, is_done: impl Fn(&Self) -> bool) -> Monotonic {
+        let (mut now, mut has_changed) = (from, true);
+        loop {
+            while let Some((way, wanted)) = self.steering.next_way() {
+                self.probing.set(&way, wanted.as_ref(), now);
+            }
+            if std::mem::take(&mut has_changed) && is_done(self) {
+                return now;
+            }
+            let Some(turn) = self.probing.poll_timeout().filter(|turn| *turn <= from + time) else {
+                return from + time;
+            };
+            now = now.max(turn);
+            let flying = &self.flying;
+            self.probing.handle_timeout(now, |way, sequence| match flying.get(&(way, sequence)) {
+                Some((sent, true)) if now.since(*sent) >= DELAY => Answer::Back { after: DELAY, is_marked: false },
+                Some(_) => Answer::OnItsWay,
+                None => Answer::NotSent,
+            });
+            while let Some(probe) = self.probing.next_probe() {
+                self.probes += 1;
+                let is_back = self.carries(&probe.header);
+                self.flying.insert((probe.way, probe.sequence), (now, is_back));
+            }
+            while let Some((way, fault)) = self.probing.next_change() {
+                self.steering.set_fault(&way, fault, now);
+                has_changed = true;
+            }
+        }
+    }
+}
+
+const DELAY: Duration = Duration::from_micros(50);
+
+/// A link between a leaf and a spine of a fabric, in one of its directions.
+fn link_of(leaves: u16, spines: u16, number: u16) -> (u16, u16) {
+    let (up, spine, is_up) = (number / 2 / spines % leaves, number / 2 % spines, number % 2 == 0);
+    if is_up { (1 + up, 101 + spine) } else { (101 + spine, 1 + up) }
+}
+
+/// The bounds of the issue: the right link and direction in 99 % of 1,000 trials, within the probes that are stated: 4 and 5 of each way for a black hole.
+/// The peers are not there at all. Catches a direction that is turned round, and a link that other faults explain as well.
+#[test]
+fn single_black_holes_are_named_with_their_direction() {
+    let (leaves, spines) = (16, 8);
+    let mut right = 0;
+    for trial in 0..1000u16 {
+        let mut fabric = Fabric::new(leaves.into(), spines.into(), u64::from(trial) * 77 + 5);
+        let warm = fabric.run(at(1), Duration::from_millis(4), |_| false);
+        let link = link_of(leaves, spines, trial * 37);
+        fabric.faulty = Some((link, 1.0));
+        let time = Duration::from_millis(11);
+        let end = fabric.run(warm, time, |fabric| fabric.named().is_some());
+        right += u32::from(end < warm + time && fabric.named() == Some(link));
+    }
+    assert!(right >= 990, "{right} of 1000 named");
+}
+
+/// The same for a loss of 5 %, with 600 probes of each way: 300 for the fault and as many for its direction.
+#[test]
+fn single_losses_are_named_with_their_direction() {
+    let (leaves, spines) = (4, 4);
+    let (mut right, mut wrong) = (0, 0);
+    for trial in 0..300u16 {
+        let mut fabric = Fabric::new(leaves.into(), spines.into(), u64::from(trial) * 991 + 3);
+        let link = link_of(leaves, spines, trial * 7);
+        fabric.faulty = Some((link, 0.05));
+        let time = Duration::from_millis(600);
+        let end = fabric.run(at(1), time, |fabric| fabric.named().is_some());
+        right += u32::from(fabric.named() == Some(link) && end < at(1) + time);
+        wrong += u32::from(fabric.named().is_some_and(|named| named != link));
+    }
+    assert!(right >= 290 && wrong <= 2, "{right} of 300 named, {wrong} wrong");
+    let mut sound = Fabric::new(4, 4, 1);
+    sound.run(at(1), Duration::from_secs(20), |_| false);
+    assert_eq!((sound.steering.ways(), sound.named()), ((12, 0), None));
 }
 
 #[test]

@@ -52,8 +52,8 @@ impl Ways {
     }
 
     /// The role of these may have changed.
-    pub(super) fn changed<'a>(&mut self, probes: impl Iterator<Item = &'a (Header, u32)>) {
-        self.changed.extend(probes.map(|(header, _)| header.clone()));
+    pub(super) fn changed<'a>(&mut self, probes: impl Iterator<Item = &'a Header>) {
+        self.changed.extend(probes.cloned());
     }
 
     /// A way that may have to be probed otherwise; `None`: it is not probed any more.

@@ -127,10 +127,11 @@ fn probes_line(status: &pb::GetSteeringResponse) -> String {
     if *left_out > 0 {
         lines += &format!("{left_out} paths are not probed, because there are too many\n");
     }
-    for pb::SteerSuspect { a, a_port, b, b_port, faulty, of, alike } in &status.suspects {
-        let others = if *alike > 1 { format!("; {} more links explain as many", alike - 1) } else { String::new() };
+    for pb::SteerSuspect { a, a_port, b, b_port, faulty, of, confidence, is_directed } in &status.suspects {
+        let direction = if *is_directed { " in this direction" } else { "" };
+        let percent = (confidence * 100.0).round();
         lines += &format!(
-            "Suspect: link {a}:{a_port} to {b}:{b_port}, on {faulty} of {of} paths with a fault and on none without{others}\n"
+            "Suspect: link {a}:{a_port} to {b}:{b_port}{direction}, crossed by {faulty} of {of} paths with a fault (confidence {percent} %)\n"
         );
     }
     lines
@@ -194,7 +195,8 @@ fn suspect_json(link: &pb::SteerSuspect) -> Value {
         "b": { "node": link.b, "port": link.b_port },
         "faulty": link.faulty,
         "of": link.of,
-        "alike": link.alike,
+        "confidence": link.confidence,
+        "directed": link.is_directed,
     })
 }
 

@@ -62,6 +62,38 @@ fn the_switch_to_spine6_is_another_destination_address() {
     assert_eq!((all.total, all.list.len(), all.method), (8, 8, Method::UpDown), "2 leaves, 2 spines, 2 leaves");
 }
 
+/// Decision 5.6 has the first one. Catches a way back by other links, and one that ends before the first leaf.
+#[test]
+fn a_probe_leads_there_by_one_path_and_back_by_another() {
+    let (net, nics) = figure();
+    let fabric = net.fabric();
+    let all = paths(&fabric, &nics, 1, 3);
+    let [by5, by6] = [0x500, 0x600].map(|spine| net.over(&all, &[0x100, spine, 0x300]));
+    let round = by5.there_and_back(&by5, &fabric).unwrap();
+    let nodes: Vec<u64> = round.nodes().map(|node| u64::from(node.get())).collect();
+    assert_eq!((nodes.as_slice(), round.to), (&[0x100, 0x500, 0x300, 0x500, 0x100][..], by5.from));
+    assert_eq!(destinations(&round, &fabric, Style::Nodes)[0], address("5f00:0:100:500:300:500:100:0"));
+    let mixed = by5.there_and_back(&by6, &fabric).unwrap();
+    assert_eq!(destinations(&mixed, &fabric, Style::Nodes)[0], address("5f00:0:100:500:300:600:100:0"));
+    let other = net.over(&all, &[0x100, 0x500, 0x400]);
+    assert_eq!(by5.there_and_back(&other, &fabric), None, "they end at two leaves");
+    // 9000 less the header, in both directions.
+    let header = round.program(Style::Nodes, None).unwrap().encode(fabric.block());
+    assert_eq!(round.mtu(&fabric, &header), by5.mtu(&fabric, &header));
+}
+
+/// The ports are worked out by hand from the order of the links.
+#[test]
+fn over_parallel_links_a_probe_comes_back_by_the_same_ones() {
+    let (net, a, b) = parallel();
+    let fabric = net.fabric();
+    let paths = Paths::between(&fabric, &[a], &[b]);
+    let round = paths.list[0].path.there_and_back(&paths.list[0].path, &fabric).unwrap();
+    let header = round.program(Style::Nodes, None).unwrap().encode(fabric.block());
+    assert_eq!(header.destination, address("5f00:0:1:e001:5:e003:2:e001"));
+    assert_eq!(header.segments, [address("5f00:0:5:e001:1::")]);
+}
+
 /// Catches an order by numbers alone, in which the second path shares a leaf with the first.
 #[test]
 fn the_first_paths_share_no_node() {
