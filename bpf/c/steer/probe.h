@@ -45,9 +45,18 @@ static __always_inline struct steer_probe *cell_of(const struct stamp *stamp)
 	return cell->sequence == sequence && cell->is_written ? cell : 0;
 }
 
-/* A packet of the daemon's socket leaves. */
+static __always_inline struct steer_probing *probing_now(void)
+{
+	__u32 zero = 0;
+	struct steer_probing *set = bpf_map_lookup_elem(&probing, &zero);
+
+	return set && set->is_on ? set : 0;
+}
+
+/* A packet of the daemon's socket leaves; another process may have set the same mark. */
 static __always_inline int probe_leaves(struct __sk_buff *skb)
 {
+	struct steer_probing *set = probing_now();
 	__u32 off = ETH_LEN + IP6_LEN;
 	struct steer_probe *cell;
 	struct stamp stamp;
@@ -62,7 +71,7 @@ static __always_inline int probe_leaves(struct __sk_buff *skb)
 			return CTX_NEXT;
 		off += sizeof(srh) + srh.hdrlen * 8;
 	}
-	if (ctx_load(skb, off + IP6_LEN + UDP_LEN, &stamp, sizeof(stamp)))
+	if (!set || ctx_load(skb, off + IP6_LEN + UDP_LEN, &stamp, sizeof(stamp)) || stamp.secret != set->secret)
 		return CTX_NEXT;
 	cell = cell_of(&stamp);
 	if (cell)
@@ -73,8 +82,7 @@ static __always_inline int probe_leaves(struct __sk_buff *skb)
 /* Whether a packet from the edge is a probe that this daemon has sent: its secret shows it, and its cell waits for it. */
 static __always_inline int probe_arrives(struct __sk_buff *skb)
 {
-	__u32 zero = 0;
-	struct steer_probing *set = bpf_map_lookup_elem(&probing, &zero);
+	struct steer_probing *set = probing_now();
 	struct steer_probe *cell;
 	struct {
 		struct ip6 ip6;
@@ -82,7 +90,7 @@ static __always_inline int probe_arrives(struct __sk_buff *skb)
 	} p;
 	struct stamp stamp;
 
-	if (!set || !set->is_on || skb->vlan_present || skb->protocol != bpf_htons(ETH_IPV6) ||
+	if (!set || skb->vlan_present || skb->protocol != bpf_htons(ETH_IPV6) ||
 	    ctx_load(skb, ETH_LEN, &p, sizeof(p)) || p.ip6.nexthdr != NEXTHDR_UDP || p.udp.dport != bpf_htons(STAMP_PORT) ||
 	    !addr_eq(&p.ip6.dst, &set->own) || !addr_eq(&p.ip6.src, &set->own) ||
 	    ctx_load(skb, ETH_LEN + sizeof(p), &stamp, sizeof(stamp)) || stamp.type != TLV_PADDING ||

@@ -173,6 +173,20 @@ fn a_silent_fault_moves_packets_while_controller_and_agents_of_hosts_are_away() 
     set_loss(&bed, "spine5/eth3", "0%");
     set_loss(&bed, "spine6/eth3", "0%");
     are_sound(&bed);
+
+    // The host's own link: no other path is better, and all stay as they are.
+    set_loss(&bed, "leaf1/eth3", "20%");
+    bed.lab
+        .wait("the host's own link to be the suspect", |_| {
+            let status = steer(&bed, "status", &[]);
+            let all_in_use = GPUS.iter().all(|to| paths(&bed, to).iter().all(|path| path.2 == 32));
+            Ok(status["suspects"][0]["own"] == true && status["probes"]["faulty"] == 6 && all_in_use)
+        })
+        .unwrap();
+    let printed = bed.lab.steer("gpu1", "status", &[]).unwrap();
+    assert!(printed.contains("Suspect: this host's own link or its edge"), "{printed}");
+    set_loss(&bed, "leaf1/eth3", "0%");
+    are_sound(&bed);
 }
 
 /// Octets of both headers are read by tcpdump's captures; the layout of the test packet by tshark. Catches a probe that is none to tools of others,

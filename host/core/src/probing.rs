@@ -100,6 +100,8 @@ pub struct Probing {
     load: f64,
     /// Where sequence numbers begin: what a process before this one has sent is not taken for its own.
     first: u32,
+    /// The same for numbers of ways that were in use before: behind every probe of the former way.
+    firsts: BTreeMap<WayNumber, u32>,
     /// Ways that have no number.
     left_out: BTreeMap<Header, Wanted>,
     /// Probes of ways that were removed.
@@ -121,39 +123,40 @@ impl Probing {
             news: VecDeque::new(),
             load: 0.0,
             first,
+            firsts: BTreeMap::new(),
             left_out: BTreeMap::new(),
             former: Counts::default(),
             longest: None,
         }
     }
 
-    /// Probes a way from now on, or no more. Beyond [`MAX_WAYS`] a way is not probed until another one goes.
-    pub fn set(&mut self, header: &Header, wanted: Option<&Wanted>, now: Monotonic) {
+    /// Probes a way from now on, or no more. Beyond [`MAX_WAYS`] a way is not probed until another one goes. Returns the fault that it has.
+    pub fn set(&mut self, header: &Header, wanted: Option<&Wanted>, now: Monotonic) -> Option<Fault> {
         let Some(wanted) = wanted else {
             self.left_out.remove(header);
-            return self.remove(header, now);
+            self.remove(header, now);
+            return None;
         };
         let number = match self.numbers.get(header) {
             Some(number) => *number,
             None => match self.free.pop_front() {
                 Some(number) => {
                     self.numbers.insert(header.clone(), number);
-                    let mut way = Way::new(header.clone(), self.first);
-                    way.expect(self.longest);
-                    self.ways.insert(number, way);
+                    let first = self.firsts.get(&number).copied().unwrap_or(self.first);
+                    self.ways.insert(number, Way::new(header.clone(), first));
                     number
                 }
                 None => {
                     self.left_out.insert(header.clone(), wanted.clone());
-                    return;
+                    return None;
                 }
             },
         };
-        let before = self.interval_of(number);
-        if let Some(way) = self.ways.get_mut(&number) {
-            way.wanted = Some(wanted.clone());
-        }
-        self.reckon(number, before, now);
+        let way = self.ways.get_mut(&number)?;
+        way.wanted = Some(wanted.clone());
+        let fault = way.view().fault;
+        self.reckon(number, now);
+        fault
     }
 
     /// When to call [`Probing::handle_timeout`].
@@ -169,8 +172,8 @@ impl Probing {
                 self.turns.insert((at, number));
                 break;
             }
-            let before = self.interval_of(number);
             let Some(way) = self.ways.get_mut(&number) else { continue };
+            way.expect(self.longest);
             let stood_still = now.since(at) > STOOD_STILL;
             if let Some(change) = way.judge(now, stood_still, least, |sequence| become_of(number, sequence)) {
                 self.news.push_back((way.header.clone(), change));
@@ -179,21 +182,24 @@ impl Probing {
             self.longest = forgotten.max(way.longest());
             let every = interval(&self.settings, way);
             if way.due <= now {
-                let is_long = way.next_sequence() % LONG_EACH == 0;
+                // By turns: the ways do not send their long ones together.
+                let is_long = way.next_sequence().wrapping_add(number.into()).is_multiple_of(LONG_EACH);
                 let most = way.wanted.as_ref().map(|wanted| wanted.most);
                 let length = most.filter(|_| is_long);
                 let sequence = way.send(now);
                 self.due.push_back(Probe { way: number, sequence, header: way.header.clone(), length });
-                // A delayed sender does not catch up with a burst.
-                let next = way.due + every.mul_f64(stretch);
-                way.due = if next > now { next } else { now + every.mul_f64(stretch) };
+                // A delayed sender does not catch up with a burst, and keeps its place among the others.
+                let every = every.mul_f64(stretch).max(Duration::from_nanos(1));
+                let missed = now.since(way.due).as_nanos() / every.as_nanos();
+                let times = u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1);
+                way.due = way.due + every.saturating_mul(times);
             }
             let turn = way.turn(least);
             let turn = if turn > now { turn } else { now + least };
             self.turns.insert((turn, number));
             way.turn_at = turn;
-            if before != Some(every) {
-                self.load += per_second(Some(every)) - per_second(before);
+            if way.counted != Some(every) {
+                self.load += per_second(Some(every)) - per_second(way.counted.replace(every));
             }
         }
     }
@@ -217,6 +223,11 @@ impl Probing {
     pub fn way(&self, header: &Header) -> Option<WayView> {
         let number = *self.numbers.get(header)?;
         Some(self.ways.get(&number)?.view())
+    }
+
+    /// What probes of each way have shown of late.
+    pub fn of_late(&self) -> BTreeMap<Header, OfLate> {
+        self.ways.values().map(|way| (way.header.clone(), way.view().of_late)).collect()
     }
 
     /// All ways.
@@ -246,8 +257,9 @@ impl Probing {
 
     fn remove(&mut self, header: &Header, now: Monotonic) {
         let Some(number) = self.numbers.remove(header) else { return };
-        self.load -= per_second(self.interval_of(number));
         if let Some(way) = self.ways.remove(&number) {
+            self.load -= per_second(way.counted);
+            self.firsts.insert(number, way.next_sequence().wrapping_add(RING as u32));
             self.turns.remove(&(way.turn_at, number));
             self.former = self.former + way.view().counts;
         }
@@ -263,21 +275,13 @@ impl Probing {
         }
     }
 
-    fn interval_of(&self, number: WayNumber) -> Option<Duration> {
-        self.ways
-            .get(&number)
-            .filter(|way| way.wanted.is_some() && way.is_counted)
-            .map(|way| interval(&self.settings, way))
-    }
-
     /// Counts a way with its present interval, and gives it a turn by then.
-    fn reckon(&mut self, number: WayNumber, before: Option<Duration>, now: Monotonic) {
+    fn reckon(&mut self, number: WayNumber, now: Monotonic) {
         let settings = self.settings;
         let Some(way) = self.ways.get_mut(&number) else { return };
         let every = interval(&settings, way);
-        let is_new = !way.is_counted;
-        way.is_counted = true;
-        self.load += per_second(Some(every)) - per_second(before);
+        let is_new = way.counted.is_none();
+        self.load += per_second(Some(every)) - per_second(way.counted.replace(every));
         let stretched = every.mul_f64((self.load / f64::from(settings.rate.max(1))).max(1.0));
         // New ways begin at different times, as spread as their numbers: no burst when a fabric comes.
         let begin = now + stretched.mul_f64(f64::from(number.wrapping_mul(40_503)) / f64::from(u16::MAX));
@@ -291,14 +295,18 @@ impl Probing {
 /// Between two probes of a way.
 fn interval(settings: &Settings, way: &Way) -> Duration {
     let is_active = way.wanted.as_ref().is_some_and(|wanted| wanted.role == Role::Active);
-    match way.relapses() {
+    // So that the fate of a probe is known before its place in the ring is another one's.
+    let slowest =
+        way.longest().map_or(Duration::ZERO, |longest| longest.saturating_mul(way::PATIENCE) / (RING as u32 / 2));
+    let every = match way.relapses() {
         Some(relapses) => {
             let seldom = settings.interval.saturating_mul(FAULTY).saturating_mul(1 << relapses.min(10));
             seldom.min(MOST_SELDOM.max(settings.interval))
         }
         None if is_active => settings.interval,
         None => settings.interval.saturating_mul(STANDBY),
-    }
+    };
+    every.max(slowest)
 }
 
 /// The interval, so that a queue which grows by less is no loss, and at least a millisecond.

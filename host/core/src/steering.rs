@@ -48,7 +48,7 @@ pub use map::{Map, MapHost, MapLink};
 pub use slots::SLOTS;
 use ways::Ways;
 
-use suspects::Evidence;
+use suspects::{Evidence, OWN, Ranked};
 
 use crate::probing::{Fault, OfLate, Role, Wanted};
 
@@ -86,11 +86,9 @@ pub struct Settings {
 /// A link over which paths have faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suspect {
-    /// One end.
-    pub a: PortOf,
-    /// The other one.
-    pub b: PortOf,
-    /// The fault is of packets from `a` to `b`; otherwise of both directions, or it is not known of which.
+    /// Of the link; `None`: it is this host's own one, or its edge.
+    pub ends: Option<(PortOf, PortOf)>,
+    /// The fault is of packets from the first end to the second; otherwise of both directions, or it is not known of which.
     pub is_directed: bool,
     /// Ways with a fault over it.
     pub faulty: usize,
@@ -253,21 +251,42 @@ impl Steering {
         prefixes.into_iter().filter_map(|prefix| self.settle(prefix, now).err()).collect()
     }
 
-    /// What probes have found about a way, by their program. Work is in the order of the destinations that the way leads to, and of faulty ways.
-    pub fn set_fault(&mut self, way: &Header, fault: Option<Fault>, now: Monotonic) -> Vec<Refused> {
-        if self.directions.set_fault(way, fault) {
-            return Vec::new();
-        }
-        let prefixes = self.ways.set_fault(way, fault);
-        if !prefixes.is_empty() {
-            self.find_direction(way);
+    /// What probes have found about ways, by their programs, and what those of each way have shown of late. Work is in the order of the destinations
+    /// that the ways lead to, and of all ways if one has a fault.
+    pub fn set_faults(
+        &mut self,
+        changes: impl IntoIterator<Item = (Header, Option<Fault>)>,
+        of_late: impl Fn(&Header) -> Option<OfLate>,
+        now: Monotonic,
+    ) -> Vec<Refused> {
+        let mut prefixes = BTreeSet::new();
+        for (way, fault) in changes {
+            if self.directions.set_fault(&way, fault) {
+                continue;
+            }
+            let concerned = self.ways.set_fault(&way, fault);
+            if concerned.is_empty() {
+                continue;
+            }
+            prefixes.extend(concerned);
+            self.find_direction(&way);
             let concerned = match fault {
-                Some(_) => self.directions.with(way),
+                Some(_) => self.directions.with(&way),
                 None => self.directions.without(self.ways.faults().keys()),
             };
             concerned.iter().for_each(|way| self.find_direction(way));
         }
+        let is_own = self.rank(of_late).first().is_some_and(|first| first.link == OWN);
+        if self.ways.set_own(is_own) {
+            prefixes.extend(self.ways.faulty_prefixes());
+        }
         prefixes.into_iter().filter_map(|prefix| self.settle(prefix, now).err()).collect()
+    }
+
+    /// Losses are best explained by what all ways have in common, this host's link or its edge: another path would not help, and faults of ways
+    /// move no packets.
+    pub fn is_own(&self) -> bool {
+        self.ways.is_own()
     }
 
     /// Has the direction of a way's fault probed, if it has one and a sound way leads to its edge.
@@ -321,35 +340,41 @@ impl Steering {
     /// Links that explain the faults of ways, the best explanation first, by what probes of all ways have shown of late. Work is in the order of
     /// all ways, if one has a fault.
     pub fn suspects(&self, of_late: impl Fn(&Header) -> Option<OfLate>) -> Vec<Suspect> {
-        let Some(map) = self.map.as_ref().filter(|_| !self.ways.faults().is_empty()) else { return Vec::new() };
-        let ways: Vec<_> =
-            self.ways.all().filter_map(|(way, fault)| Some((way, self.path_of(way)?, fault.is_some()))).collect();
-        let evidence = |(way, path, has_fault): &(&Header, &Path, bool)| {
-            let links = path.hops.iter().map(|hop| hop.link).collect();
-            let OfLate { lost, back } = of_late(way).unwrap_or_default();
-            Evidence { links, has_fault: *has_fault, lost, back }
-        };
-        let ranked = suspects::rank(ways.iter().map(evidence).collect());
-        let named = |ranked: suspects::Ranked| {
-            let (a, b) = map.ends_of(ranked.link)?;
-            // The node that sends into the fault, by each faulty way over the link.
-            let sends = |(way, path, has_fault): &(&Header, &Path, bool)| {
-                let hop = path.hops.iter().find(|hop| hop.link == ranked.link).filter(|_| *has_fault)?;
-                Some(self.directions.of(way).map(|direction| (direction == Direction::There) == (hop.from == a)))
+        let Some(map) = &self.map else { return Vec::new() };
+        let suspect = |Ranked { link, faulty, of, confidence }| {
+            let ends = if link == OWN { None } else { Some(map.ends_of(link)?) };
+            let (ends, is_directed) = match ends {
+                None => (None, false),
+                Some((a, b)) => match self.sends_into(link, a) {
+                    Some(is_a) => (Some(if is_a { (a, b) } else { (b, a) }), true),
+                    None => (Some((a, b)), false),
+                },
             };
-            let by: BTreeSet<Option<bool>> = ways.iter().filter_map(sends).collect();
-            let is_from_a = by.first().copied().flatten().filter(|_| by.len() == 1);
-            let (a, b) = if is_from_a == Some(false) { (b, a) } else { (a, b) };
-            Some(Suspect {
-                a,
-                b,
-                is_directed: is_from_a.is_some(),
-                faulty: ranked.faulty,
-                of: ranked.of,
-                confidence: ranked.confidence,
-            })
+            Some(Suspect { ends, is_directed, faulty, of, confidence })
         };
-        ranked.into_iter().filter_map(named).collect()
+        self.rank(of_late).into_iter().filter_map(suspect).collect()
+    }
+
+    fn rank(&self, of_late: impl Fn(&Header) -> Option<OfLate>) -> Vec<Ranked> {
+        if self.ways.faults().is_empty() {
+            return Vec::new();
+        }
+        let evidence = |(way, fault): (&Header, Option<Fault>)| {
+            let links = self.path_of(way)?.hops.iter().map(|hop| hop.link).collect();
+            let OfLate { lost, back } = of_late(way).unwrap_or_default();
+            Some(Evidence { links, has_fault: fault.is_some(), lost, back })
+        };
+        suspects::rank(self.ways.all().filter_map(evidence).collect())
+    }
+
+    /// Whether the end `a` of a link is the one that sends into its fault; `None`: both do, or it is not known.
+    fn sends_into(&self, link: usize, a: PortOf) -> Option<bool> {
+        let of = |way: &Header| {
+            let hop = self.path_of(way)?.hops.iter().find(|hop| hop.link == link)?;
+            Some(self.directions.of(way).map(|direction| (direction == Direction::There) == (hop.from == a)))
+        };
+        let all: BTreeSet<Option<bool>> = self.ways.faults().keys().filter_map(of).collect();
+        all.first().copied().flatten().filter(|_| all.len() == 1)
     }
 
     /// A packet to this address has left without a program.
@@ -456,13 +481,15 @@ impl Steering {
 
     /// The destinations, in order.
     pub fn destinations(&self) -> impl Iterator<Item = DestinationView<'_>> {
-        self.destinations.iter().map(|(prefix, destination)| destination.view(*prefix, self.pins.get(prefix)))
+        self.destinations
+            .iter()
+            .map(|(prefix, destination)| destination.view(*prefix, self.pins.get(prefix), self.ways.faults()))
     }
 
     /// The destination that an address belongs to.
     pub fn destination(&self, address: Ipv6Addr) -> Option<DestinationView<'_>> {
         let (prefix, _) = self.map.as_ref()?.host(address)?;
-        Some(self.destinations.get(&prefix)?.view(prefix, self.pins.get(&prefix)))
+        Some(self.destinations.get(&prefix)?.view(prefix, self.pins.get(&prefix), self.ways.faults()))
     }
 
     /// The present fabric.
@@ -501,7 +528,7 @@ impl Steering {
             return Ok(());
         }
         let pin = self.pins.get(&prefix);
-        let wanted = destination.wanted(self.settings.paths, &self.unusable, self.ways.faults(), pin);
+        let wanted = destination.wanted(self.settings.paths, &self.unusable, self.ways.faults_to_avoid(), pin);
         let mut active = Vec::with_capacity(wanted.len());
         let mut programs = Vec::new();
         destination.is_short = false;

@@ -12,7 +12,7 @@ use canopy_bpf::ring::Records;
 use canopy_control::fabric::Held;
 use canopy_control::pb;
 use canopy_daemon::notify::Notifier;
-use canopy_host_core::probing::Fault;
+use canopy_host_core::probing::{Fault, Wanted};
 use canopy_host_core::steering::{DestinationView, Map, Refused, Steering};
 use canopy_model::fabric::{HostFabric, Sender};
 use canopy_paths::fabric::PortOf;
@@ -32,8 +32,22 @@ const TICK: Duration = Duration::from_secs(5);
 /// Destinations that are taken before other events get their turn.
 const BATCH: usize = 64;
 
-/// Changes of faults at the same time that are logged, each in a line.
+/// Changes of paths that are logged within [`LOGGED_WITHIN`], each in a line.
 const LOGGED: usize = 8;
+const LOGGED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Changes of paths that were logged of late.
+pub(crate) struct Reported {
+    since: Monotonic,
+    logged: usize,
+    left_out: usize,
+}
+
+impl Default for Reported {
+    fn default() -> Self {
+        Self { since: Monotonic::START, logged: 0, left_out: 0 }
+    }
+}
 
 /// A request to the daemon.
 pub(crate) enum Request {
@@ -56,6 +70,9 @@ pub(crate) struct Daemon {
     pub(crate) prober: Option<Prober>,
     /// Of probes.
     pub(crate) secret: Secret,
+    /// Faults are those of this host's own link, as it was logged.
+    pub(crate) is_own: bool,
+    pub(crate) reported: Reported,
     /// The kernel has refused the next command.
     pub(crate) is_stuck: bool,
     pub(crate) notifier: Notifier,
@@ -199,6 +216,9 @@ impl Daemon {
     }
 
     fn tick(&mut self) -> anyhow::Result<()> {
+        if self.prober.as_ref().is_some_and(Prober::has_ended) {
+            bail!("the thread that probes paths has ended");
+        }
         if !self.kernel.is_attached() {
             tracing::warn!(
                 interface = self.interface,
@@ -261,22 +281,31 @@ impl Daemon {
                 let refused = prober.refused();
                 prober.with(|probing| shown::probes(&self.steering, probing, refused))
             }),
-            suspects: self
-                .prober
-                .as_ref()
-                .map_or_else(Vec::new, |prober| prober.with(|probing| shown::suspects(&self.steering, probing))),
+            suspects: self.suspects(),
         }
     }
 
-    /// Has the prober know which ways there are.
+    fn suspects(&self) -> Vec<pb::SteerSuspect> {
+        let Some(prober) = &self.prober else { return Vec::new() };
+        let of_late = prober.with(|probing| probing.of_late());
+        shown::suspects(&self.steering, |way| of_late.get(way).copied())
+    }
+
+    /// Has the prober know which ways there are. The prober is held up for no longer than that takes.
     fn probe(&mut self) {
-        let mut changes = std::iter::from_fn(|| self.steering.next_way()).peekable();
-        match &self.prober {
-            Some(prober) if changes.peek().is_some() => {
-                let now = monotonic();
-                prober.with(|probing| changes.for_each(|(way, wanted)| probing.set(&way, wanted.as_ref(), now)));
-            }
-            _ => changes.for_each(drop),
+        let changes: Vec<_> = std::iter::from_fn(|| self.steering.next_way()).collect();
+        let Some(prober) = self.prober.as_ref().filter(|_| !changes.is_empty()) else { return };
+        let now = monotonic();
+        let known: Vec<(Header, Option<Fault>)> = prober.with(|probing| {
+            let set = |(way, wanted): (Header, Option<Wanted>)| {
+                let fault = probing.set(&way, wanted.as_ref(), now)?;
+                Some((way, Some(fault)))
+            };
+            changes.into_iter().filter_map(set).collect()
+        });
+        // A way that was gone for a moment has kept its fault there.
+        if !known.is_empty() {
+            self.set_faults(known);
         }
     }
 
@@ -284,38 +313,57 @@ impl Daemon {
     fn take_faults(&mut self) {
         let Some(prober) = &self.prober else { return };
         let changes = prober.with(|probing| std::iter::from_fn(|| probing.next_change()).collect::<Vec<_>>());
-        let now = monotonic();
-        for (way, fault) in &changes {
-            for why in self.steering.set_fault(way, *fault, now) {
-                tracing::warn!(reason = %why, "a destination keeps paths with a fault");
-            }
-        }
-        // Before it is logged.
-        self.carry_out();
         // Those by which a direction is found have no path.
         let known = |(way, fault): &(Header, Option<Fault>)| {
             let path = self.steering.path_of(way)?;
             Some((self.steering.map()?.names(path).collect::<Vec<_>>().join(" "), *fault))
         };
-        let changes: Vec<_> = changes.iter().filter_map(known).collect();
-        for (path, fault) in changes.iter().take(LOGGED) {
-            match fault {
-                Some(Fault::BlackHole) => tracing::warn!(
-                    path,
-                    "probes of a path do not come back: packets take other paths, if there are better ones"
+        let named: Vec<_> = changes.iter().filter_map(known).collect();
+        self.set_faults(changes);
+        for (path, fault) in named {
+            self.report(match fault {
+                Some(Fault::BlackHole) => format!("path {path}: no probe comes back"),
+                Some(Fault::Loss) => format!("path {path}: some probes are lost"),
+                None => format!("path {path}: probes come back again"),
+            });
+        }
+    }
+
+    fn set_faults(&mut self, changes: Vec<(Header, Option<Fault>)>) {
+        let of_late = self.prober.as_ref().map(|prober| prober.with(|probing| probing.of_late())).unwrap_or_default();
+        let refused = self.steering.set_faults(changes, |way| of_late.get(way).copied(), monotonic());
+        // Before anything is logged of it.
+        self.carry_out();
+        refused.into_iter().for_each(|why| self.report(format!("a destination keeps paths with a fault: {why}")));
+        let is_own = self.steering.is_own();
+        if std::mem::replace(&mut self.is_own, is_own) != is_own {
+            match is_own {
+                true => tracing::warn!(
+                    "probes of all paths are lost alike, as by this host's own link or its edge: packets stay on their paths"
                 ),
-                Some(Fault::Loss) => {
-                    tracing::warn!(path, "a path loses probes: packets take other paths, if there are better ones")
-                }
-                None => tracing::info!(path, "probes of a path come back: packets take it again"),
+                false => tracing::info!("probes are not lost on all paths alike any more"),
             }
         }
-        if changes.len() > LOGGED {
-            let more = changes.len() - LOGGED;
-            tracing::warn!(
-                more,
-                "paths whose faults have changed at the same time: `canopy-steer status` has the links that explain them"
-            );
+    }
+
+    /// Logs a change of a path, unless [`LOGGED`] were logged within a second: further ones are counted, and their count is logged.
+    fn report(&mut self, change: String) {
+        let now = monotonic();
+        let Reported { since, logged, left_out } = &mut self.reported;
+        if now.since(*since) >= LOGGED_WITHIN {
+            if *left_out > 0 {
+                tracing::warn!(
+                    left_out,
+                    "more changes of paths than are logged: `canopy-steer status` has the links that explain them"
+                );
+            }
+            (*since, *logged, *left_out) = (now, 0, 0);
+        }
+        if *logged < LOGGED {
+            *logged += 1;
+            tracing::warn!("{change}");
+        } else {
+            *left_out += 1;
         }
     }
 

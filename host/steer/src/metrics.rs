@@ -47,7 +47,7 @@ static PROBE_INTERVAL: Family<0> = Family::gauge(
 );
 static PROBES: Family<1> = Family::counter(
     "canopy_steer_probes",
-    "Probes by outcome: back, lost, not_sent; late (came back after they were taken for lost) and marked (CE) are among those back.",
+    "Probes by outcome: back; lost: taken for lost; not_sent. Those that are late (lost, and back after all) and marked (CE) are counted twice.",
     ["outcome"],
 );
 static PATHS: Family<2> = Family::gauge(

@@ -57,7 +57,8 @@ pub(crate) fn packet(from: &Sender, content: &Content<'_>) -> anyhow::Result<Vec
     packet.resize(at + length, 0);
     let inner = Ipv6 {
         traffic_class: from.traffic_class,
-        flow_label: 0,
+        // GRO merges packets of one flow alone.
+        flow_label: content.way.into(),
         payload_len: (length - Ipv6::LEN) as u16,
         next_header: NEXT_HEADER_UDP,
         hop_limit: HOP_LIMIT,
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(out[..8], [0x66, 0xa0, 0, 0, 0, 104, 41, 64]);
         assert_eq!(out[8..24], address.octets());
         assert_eq!(out[24..40], header.destination.octets());
-        assert_eq!(out[40..48], [0x66, 0xa0, 0, 0, 0, 64, 17, 64]);
+        assert_eq!(out[40..48], [0x66, 0xa0, 0x01, 0x02, 0, 64, 17, 64]);
         assert_eq!((&out[48..64], &out[64..80]), (&address.octets()[..], &address.octets()[..]));
         assert_eq!(out[80..86], [0x03, 0x5e, 0x03, 0x5e, 0, 64]);
         assert_eq!(out[88..104], [0xa0, 0xb0, 0xc0, 0xd0, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 22, 1, 1, 2]);

@@ -4,7 +4,6 @@
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddrV6};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,8 +39,8 @@ struct Shared {
     wake: Condvar,
     /// A fault has changed.
     changed: Notify,
-    /// Probes that the system did not take.
-    refused: AtomicU64,
+    /// Why the system did not take the last probe; empty: it did.
+    refused: Mutex<String>,
 }
 
 #[derive(Debug)]
@@ -70,7 +69,7 @@ impl Prober {
             state: Mutex::new(State { probing: Probing::new(settings, first), address: None, is_ended: false }),
             wake: Condvar::new(),
             changed: Notify::new(),
-            refused: AtomicU64::new(0),
+            refused: Mutex::default(),
         });
         let of_thread = Arc::clone(&shared);
         let work = move || run(&of_thread, &socket, &cells, traffic_class, secret);
@@ -98,9 +97,14 @@ impl Prober {
         self.shared.changed.notified().await;
     }
 
-    /// Probes that the system did not take, since the start.
-    pub(crate) fn refused(&self) -> u64 {
-        self.shared.refused.load(Ordering::Relaxed)
+    /// Why the system does not take probes; empty: it does.
+    pub(crate) fn refused(&self) -> String {
+        self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The thread has ended, which it does on a panic alone.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
@@ -176,10 +180,11 @@ fn run(shared: &Shared, socket: &Socket, cells: &Probes, traffic_class: u8, secr
 fn become_of(cells: &Probes, way: WayNumber, sequence: u32) -> Answer {
     match cells.times(way, sequence) {
         Some(times) => match (times.left_ns, times.back_ns) {
-            (Some(left), Some(back)) => {
-                Answer::Back { after: Duration::from_nanos(back.saturating_sub(left)), is_marked: times.is_marked }
-            }
-            (Some(_), None) => Answer::OnItsWay,
+            (Some(left), Some(back)) => match back.checked_sub(left & !1) {
+                Some(after) => Answer::Back { after: Duration::from_nanos(after), is_marked: times.is_marked },
+                None => Answer::NotSent,
+            },
+            (Some(left), None) => Answer::OnItsWay { left: Monotonic::from_nanos(left) },
             (None, _) => Answer::NotSent,
         },
         None => Answer::NotSent,
@@ -195,8 +200,14 @@ fn send(shared: &Shared, socket: &Socket, cells: &Probes, from: &Sender, probes:
         cells.prepare(*way, *sequence);
         let to = SockAddr::from(SocketAddrV6::new(header.destination, 0, 0, 0));
         // What is not sent is not lost: BPF does not see it leave.
-        if socket.send_to(&packet, &to).is_err() {
-            shared.refused.fetch_add(1, Ordering::Relaxed);
+        let error = socket.send_to(&packet, &to).err().map(|error| error.to_string()).unwrap_or_default();
+        let mut known = shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != error {
+            if known.is_empty() {
+                let to = header.destination;
+                tracing::warn!(%to, error, "a probe cannot be sent: is there a route to the block of uSIDs over the interface?");
+            }
+            *known = error;
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use canopy_bpf::monotonic;
 use canopy_control::pb;
-use canopy_host_core::probing::{Counts, Fault, Probing, WayView};
+use canopy_host_core::probing::{Counts, Fault, OfLate, Probing, WayView};
 use canopy_host_core::steering::{CandidateView, DestinationView, PathId, Steering, Suspect};
 use canopy_paths::fabric::PortOf;
 use canopy_paths::program::Header;
@@ -70,7 +70,7 @@ pub(crate) fn paths(
             rtt_ns: ns(|way| way.rtt),
             least_rtt_ns: ns(|way| way.least),
             probes_back: count(|way| way.counts.back),
-            probes_lost: count(|way| way.counts.lost),
+            probes_lost: count(|way| way.counts.lost - way.counts.late),
         }
     };
     let destination = Some(destination(&view, &traffic));
@@ -78,7 +78,7 @@ pub(crate) fn paths(
 }
 
 /// Probes of all ways.
-pub(crate) fn probes(steering: &Steering, probing: &Probing, refused: u64) -> pb::SteerProbes {
+pub(crate) fn probes(steering: &Steering, probing: &Probing, refused: String) -> pb::SteerProbes {
     let (ways, faulty) = steering.ways();
     let all = probing.ways().map(|way| way.counts).fold(probing.former(), Counts::add);
     pb::SteerProbes {
@@ -91,19 +91,24 @@ pub(crate) fn probes(steering: &Steering, probing: &Probing, refused: u64) -> pb
         late: all.late,
         marked: all.marked,
         lost: all.lost,
-        not_sent: all.not_sent.max(refused),
+        not_sent: all.not_sent,
+        refused,
+        silent: probing.ways().filter(|way| way.counts.back == 0 && way.fault.is_none()).count() as u32,
     }
 }
 
 /// Links that explain faults.
-pub(crate) fn suspects(steering: &Steering, probing: &Probing) -> Vec<pb::SteerSuspect> {
-    let shown = |Suspect { a, b, is_directed, faulty, of, confidence }| {
-        let name = |node| steering.map().map_or("", |map| map.name(node)).to_owned();
-        let [a_port, b_port] = [a, b].map(|end: PortOf| end.port.get().into());
-        let (a, b) = (name(a.node), name(b.node));
-        pb::SteerSuspect { a, a_port, b, b_port, faulty: faulty as u32, of: of as u32, confidence, is_directed }
+pub(crate) fn suspects(steering: &Steering, of_late: impl Fn(&Header) -> Option<OfLate>) -> Vec<pb::SteerSuspect> {
+    let end = |end: PortOf| {
+        let name = steering.map().map_or("", |map| map.name(end.node)).to_owned();
+        (name, u32::from(end.port.get()))
     };
-    steering.suspects(|way| Some(probing.way(way)?.of_late)).into_iter().map(shown).collect()
+    let shown = |Suspect { ends, is_directed, faulty, of, confidence }| {
+        let ((a, a_port), (b, b_port)) = ends.map(|(a, b)| (end(a), end(b))).unwrap_or_default();
+        let (faulty, of) = (faulty as u32, of as u32);
+        pb::SteerSuspect { a, a_port, b, b_port, faulty, of, confidence, is_directed, is_own: ends.is_none() }
+    };
+    steering.suspects(of_late).into_iter().map(shown).collect()
 }
 
 /// The program's counters.

@@ -18,7 +18,7 @@ pub(super) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 /// Most of it, and what it is while no probe has come back.
 pub(super) const MOST_TIMEOUT: Duration = Duration::from_millis(250);
 /// Times the longest round-trip time of late.
-const PATIENCE: u32 = 3;
+pub(super) const PATIENCE: u32 = 3;
 /// The longest round-trip time of late approaches the present one by this part of the difference, with each probe.
 const FORGET: u32 = 64;
 const SMOOTH: u32 = 8;
@@ -29,7 +29,10 @@ pub enum Answer {
     /// It has not left this host.
     NotSent,
     /// It left, and has not come back.
-    OnItsWay,
+    OnItsWay {
+        /// When it left.
+        left: Monotonic,
+    },
     /// It has come back.
     Back {
         /// From the egress of the interface to its ingress.
@@ -77,10 +80,10 @@ impl OfLate {
 pub struct Counts {
     /// Have come back.
     pub back: u64,
-    /// Of these, have come back after they were taken for lost.
-    pub late: u64,
-    /// Are lost.
+    /// Were taken for lost.
     pub lost: u64,
+    /// Of these, have come back after all; they are among `back`, too.
+    pub late: u64,
     /// Have not left this host.
     pub not_sent: u64,
     /// Have come back with a mark of congestion (CE).
@@ -112,8 +115,8 @@ struct Sent {
 pub(super) struct Way {
     pub(super) header: Header,
     pub(super) wanted: Option<Wanted>,
-    /// Its interval is part of the load.
-    pub(super) is_counted: bool,
+    /// Its interval, as part of the load.
+    pub(super) counted: Option<Duration>,
     /// When its next probe is sent.
     pub(super) due: Monotonic,
     /// When it has its turn next.
@@ -130,6 +133,8 @@ pub(super) struct Way {
     of_late: OfLate,
     /// Losses wait until then.
     patient_until: Monotonic,
+    /// Losses have waited since they were judged last.
+    has_waited: bool,
 }
 
 impl Way {
@@ -137,7 +142,7 @@ impl Way {
         Self {
             header,
             wanted: None,
-            is_counted: false,
+            counted: None,
             due: Monotonic::START,
             turn_at: Monotonic::START,
             next: first,
@@ -149,6 +154,7 @@ impl Way {
             counts: Counts::default(),
             of_late: OfLate::default(),
             patient_until: Monotonic::START,
+            has_waited: false,
         }
     }
 
@@ -184,7 +190,9 @@ impl Way {
         least: Duration,
         become_of: impl Fn(u32) -> Answer,
     ) -> Option<Change> {
-        if stood_still {
+        // Once: a process that is always late judges all the same.
+        self.has_waited = stood_still && !self.has_waited;
+        if self.has_waited {
             self.patient_until = now + least;
         }
         let before = self.health.fault();
@@ -194,8 +202,10 @@ impl Way {
         let oldest = self.next.wrapping_sub(RING as u32 - 1);
         for mut sent in std::mem::take(&mut self.sent) {
             let has_no_place = sent.sequence.wrapping_sub(oldest) > u32::MAX / 2;
-            let has_had_its_time = now >= sent.at + timeout && now >= self.patient_until || has_no_place;
-            match become_of(sent.sequence) {
+            let answer = become_of(sent.sequence);
+            let left = if let Answer::OnItsWay { left } = answer { left.max(sent.at) } else { sent.at };
+            let has_had_its_time = now >= left + timeout && now >= self.patient_until || has_no_place;
+            match answer {
                 Answer::Back { after, is_marked } => self.back(sent, after, is_marked, now),
                 _ if sent.is_lost || !has_had_its_time => {
                     if !has_no_place {
@@ -203,7 +213,7 @@ impl Way {
                     }
                 }
                 Answer::NotSent => self.counts.not_sent += 1,
-                Answer::OnItsWay => {
+                Answer::OnItsWay { .. } => {
                     self.counts.lost += 1;
                     self.of_late.add(1.0, 0.0);
                     self.health.lost(now);
@@ -225,7 +235,6 @@ impl Way {
         self.of_late.add(0.0, 1.0);
         if sent.is_lost {
             self.counts.late += 1;
-            self.counts.lost -= 1;
             self.of_late.lost = (self.of_late.lost - 1.0).max(0.0);
             self.health.late(now);
         } else {

@@ -60,13 +60,15 @@ struct Condition {
 }
 
 impl Condition {
-    /// The less, the better. What passes nothing is worse than a link that is drained.
+    /// The less, the better. What passes nothing is worse than a link that is drained, and a dead one is worse than that.
     fn badness(self) -> u8 {
         match (self.fault, self.is_out) {
-            (Some(Fault::BlackHole), _) => 3,
-            (_, true) => 2,
-            (Some(Fault::Loss), false) => 1,
             (None, false) => 0,
+            (Some(Fault::Loss), false) => 1,
+            (None, true) => 2,
+            (Some(Fault::Loss), true) => 3,
+            (Some(Fault::BlackHole), false) => 4,
+            (Some(Fault::BlackHole), true) => 5,
         }
     }
 }
@@ -204,7 +206,12 @@ impl Destination {
         }
     }
 
-    pub(super) fn view(&self, prefix: Ipv6Net, pin: Option<&Header>) -> DestinationView<'_> {
+    pub(super) fn view(
+        &self,
+        prefix: Ipv6Net,
+        pin: Option<&Header>,
+        faults: &BTreeMap<Header, Fault>,
+    ) -> DestinationView<'_> {
         let conditions = self.conditions.iter().copied().chain(std::iter::repeat(Condition::default()));
         let paths = self.candidates.iter().zip(conditions).map(|(candidate, condition)| {
             let Candidate { number, path, header, most, probe } = candidate;
@@ -219,7 +226,7 @@ impl Destination {
                 header,
                 most: *most,
                 is_out: condition.is_out,
-                fault: condition.fault,
+                fault: probe.as_ref().and_then(|(header, _)| faults.get(header).copied()),
                 probe: probe.as_ref().map(|(header, _)| header),
                 share,
             }

@@ -13,6 +13,9 @@ use crate::probing::Fault;
 pub(super) struct Ways {
     ways: BTreeMap<Header, Way>,
     faults: BTreeMap<Header, Fault>,
+    /// Faults are those of this host's own link: none is avoided.
+    is_own: bool,
+    none: BTreeMap<Header, Fault>,
     /// Ways that may have to be probed otherwise.
     changed: BTreeSet<Header>,
 }
@@ -76,6 +79,26 @@ impl Ways {
 
     pub(super) fn faults(&self) -> &BTreeMap<Header, Fault> {
         &self.faults
+    }
+
+    /// Those that another path has not.
+    pub(super) fn faults_to_avoid(&self) -> &BTreeMap<Header, Fault> {
+        if self.is_own { &self.none } else { &self.faults }
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// Returns whether that has changed.
+    pub(super) fn set_own(&mut self, is_own: bool) -> bool {
+        std::mem::replace(&mut self.is_own, is_own) != is_own
+    }
+
+    /// Destinations with a path that has a fault.
+    pub(super) fn faulty_prefixes(&self) -> BTreeSet<Ipv6Net> {
+        let ways = self.faults.keys().filter_map(|header| self.ways.get(header));
+        ways.flat_map(|way| way.prefixes.iter().copied()).collect()
     }
 
     /// Returns the destinations to which that matters: none, if it was known or the way is not there any more.

@@ -113,7 +113,7 @@ fn probes_line(status: &pb::GetSteeringResponse) -> String {
     let Some(probes) = &status.probes else { return "Paths are not probed\n".to_owned() };
     let interval = Duration::from_nanos((probes.interval_ns as f64 * probes.stretch) as u64);
     let interval = Duration::from_micros(interval.as_micros() as u64);
-    let pb::SteerProbes { ways, faulty, left_out, .. } = probes;
+    let pb::SteerProbes { ways, faulty, left_out, silent, refused, .. } = probes;
     let mut lines =
         format!("{ways} paths between edges are probed, those in use every {}", humantime::format_duration(interval));
     if probes.stretch > 1.01 {
@@ -124,12 +124,25 @@ fn probes_line(status: &pb::GetSteeringResponse) -> String {
         1 => "; 1 has a fault\n".to_owned(),
         _ => format!("; {faulty} have faults\n"),
     };
+    if *silent > 0 {
+        lines +=
+            &format!("Of {silent} paths no probe has come back yet, and it is not known whether they have a fault\n");
+    }
+    if !refused.is_empty() {
+        lines += &format!("Probes do not leave this host: {refused}\n");
+    }
     if *left_out > 0 {
         lines += &format!("{left_out} paths are not probed, because there are too many\n");
     }
-    for pb::SteerSuspect { a, a_port, b, b_port, faulty, of, confidence, is_directed } in &status.suspects {
+    for pb::SteerSuspect { a, a_port, b, b_port, faulty, of, confidence, is_directed, is_own } in &status.suspects {
         let direction = if *is_directed { " in this direction" } else { "" };
         let percent = (confidence * 100.0).round();
+        if *is_own {
+            lines += &format!(
+                "Suspect: this host's own link or its edge: probes of all paths are lost alike, and packets stay where they are (confidence {percent} %)\n"
+            );
+            continue;
+        }
         lines += &format!(
             "Suspect: link {a}:{a_port} to {b}:{b_port}{direction}, crossed by {faulty} of {of} paths with a fault (confidence {percent} %)\n"
         );
@@ -186,11 +199,14 @@ fn probes_json(probes: &pb::SteerProbes) -> Value {
         "marked": probes.marked,
         "lost": probes.lost,
         "notSent": probes.not_sent,
+        "silent": probes.silent,
+        "refused": if probes.refused.is_empty() { None } else { Some(&probes.refused) },
     })
 }
 
 fn suspect_json(link: &pb::SteerSuspect) -> Value {
     json!({
+        "own": link.is_own,
         "a": { "node": link.a, "port": link.a_port },
         "b": { "node": link.b, "port": link.b_port },
         "faulty": link.faulty,
@@ -268,7 +284,7 @@ fn paths_json(paths: &pb::GetSteeredPathsResponse) -> Value {
             "destination": address(&path.destination),
             "segments": path.segments.iter().rev().map(|segment| address(segment)).collect::<Vec<_>>(),
             "mtu": path.mtu,
-            "usable": path.is_usable,
+            "usable": path.is_usable && path.fault() == pb::SteerFault::Unspecified,
             "pathId": if path.path_id > 0 { Some(path.path_id) } else { None },
             "slots": path.slots,
             "packets": path.packets,

@@ -21,7 +21,7 @@ use tonic::transport::Server;
 
 use crate::agent;
 use crate::config::{Config, SocketConfig};
-use crate::daemon::{Daemon, Known};
+use crate::daemon::{Daemon, Known, Reported};
 use crate::kernel::{Kernel, Written};
 use crate::metrics;
 use crate::probe::Secret;
@@ -111,7 +111,9 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
     let prober = match settings.probing() {
         Some(probing) => {
             let class = settings.traffic_class();
-            Some(Prober::start(&settings.interface, probing, class, secret, kernel.probes()?)?)
+            let started = Prober::start(&settings.interface, probing, class, secret, kernel.probes()?);
+            let failed = |error: &anyhow::Error| tracing::error!(error = format!("{error:#}"), "paths are not probed");
+            started.inspect_err(failed).ok()
         }
         None => None,
     };
@@ -155,6 +157,8 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
         fabric: Known::of(source),
         prober,
         secret,
+        is_own: false,
+        reported: Reported::default(),
         is_stuck: false,
         notifier: Notifier::system(),
     };

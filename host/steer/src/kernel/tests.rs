@@ -384,6 +384,11 @@ fn what_is_no_probe_of_this_daemon_goes_to_the_host() {
         assert_eq!(kernel.steer.receive(&back[..length]).unwrap().verdict, PASS, "cut to {length}");
     }
     assert_eq!(cells.times(7, 5).unwrap().back_ns, None);
+    // One with the mark and another secret is none of this daemon, and leaves as it is.
+    let mut forged = out.clone();
+    forged[ETH + 40 + 96] ^= 1;
+    let left = kernel.steer.send_probe(&forged).unwrap();
+    assert_eq!((left.verdict, left.frame == forged), (PASS, true));
     // A packet without the mark is no probe, and one that is cut off leaves no time.
     kernel.steer.send(&out).unwrap();
     for length in ETH + 40..ETH + 40 + 104 {
