@@ -61,7 +61,7 @@ forbid canopyctl 'canopy-(controller-(actor|grpc|rest|runtime)|store)|axum|tonic
 forbid canopy-operator 'canopy-(controller-(actor|grpc|rest|runtime|authority|access|kubernetes)|store|agent|datapath|host|pacer|rc|lab|e2e).*|sled' 'a client of the REST API and of Kubernetes'
 forbid_own canopy-operator 'axum|tonic' 'a client of the REST API and of Kubernetes'
 # Its libraries are in no other program.
-for c in canopy-controller-runtime canopy-agent-runtime canopy-pacer canopyctl; do
+for c in canopy-controller-runtime canopy-agent-runtime canopy-pacer canopy-steer canopyctl; do
   forbid "$c" 'kube|k8s-openapi' 'Kubernetes is for the operator'
 done
 forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
@@ -71,7 +71,9 @@ done
 for c in canopy-host canopy-host-capi; do
   forbid "$c" 'canopy-(controller|agent|datapath|store|rc|lab|e2e|packet).*|canopyctl' 'an application sees the contract only'
 done
-forbid canopy-pacer 'canopy-(controller|agent|datapath|stamp|store|rc|lab|e2e).*|canopyctl' 'a source host has neither controller nor agent'
+for c in canopy-pacer canopy-steer; do
+  forbid "$c" 'canopy-(controller|agent|datapath|stamp|store|rc|lab|e2e).*|canopyctl' 'a source host has neither controller nor agent'
+done
 forbid_own canopy-host-capi "$outside" 'the C ABI is a face of canopy-host'
 forbid_own canopy-datapath 'tonic|axum|sled' 'the kernel, through BPF and netlink'
 forbid_own canopy-stamp 'tonic|axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'

@@ -14,9 +14,10 @@ command -v cargo-cyclonedx >/dev/null || cargo install --quiet --locked --root t
 packages='canopy-controller controller/runtime
 canopy-operator deploy/kubernetes/operator
 canopy-agent agent/runtime
-canopy-host host/capi host/pacer agent/runtime
+canopy-host host/capi host/pacer host/steer agent/runtime
 canopy-host-agent agent/runtime
 canopy-pacer host/pacer
+canopy-steer host/steer
 canopyctl controller/ctl
 canopy-tools e2e/rc'
 name=canopy.sbom

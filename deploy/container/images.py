@@ -56,6 +56,7 @@ IMAGES = (
     Image("canopy-agent", "agent on a node of RDMA multicast over SRv6", ("/run/canopy", "/var/lib/canopy"), user=0, command=("run",)),
     Image("canopy-host-agent", "agent on a host of RDMA multicast over SRv6", ("/run/canopy", "/var/lib/canopy"), command=("run",)),
     Image("canopy-pacer", "pacer of queue pairs for RDMA multicast over SRv6", ("/run/canopy",), user=0, command=("run",)),
+    Image("canopy-steer", "paths of a host's packets over SRv6", ("/run/canopy",), user=0, command=("run",)),
     Image("canopyctl", "command line of RDMA multicast over SRv6"),
 )
 

@@ -108,7 +108,7 @@ class Images:
             assert found.files() == [f"usr/bin/{name}" for name in sorted(image.programs)], found.files()
             labels = found.config["config"]["Labels"]
             assert labels["org.opencontainers.image.title"] == image.name and labels["org.opencontainers.image.licenses"] == "Apache-2.0", labels
-            assert (found.user == 0) == (image.name in ("canopy-agent", "canopy-pacer")), found.config
+            assert (found.user == 0) == (image.name in ("canopy-agent", "canopy-pacer", "canopy-steer")), found.config
             linked = json.loads((self.archives[0].parent / f"{image.name}.cdx.json").read_text())
             assert linked["bomFormat"] == "CycloneDX" and len(linked["components"]) > 20
 

@@ -90,32 +90,37 @@ asks, and reports status and telemetry. The kernel forwards without it.""",
     Package(
         name="canopy-host",
         section="net",
-        summary="RDMA multicast over SRv6 for applications: library, host agent, pacer",
+        summary="RDMA multicast over SRv6 for applications: library, host agent, pacer, steer",
         description="""Canopy sends what an RDMA source writes once to many receivers, over an SRv6
 network. This is what the hosts of RDMA applications need: the library by which
 they join groups (C, and Python by ctypes), its header, the agent of a host
 that is not on its node's machine, canopy-pacer, which applies Long-haul
-congestion notifications to queue pairs, and two example applications.""",
+congestion notifications to queue pairs, canopy-steer, which chooses the paths
+of the host's packets, and two example applications.""",
         files=service("canopy-host")
         | {
             "deploy/systemd/canopy-host-agent.service": UNITS,
             "deploy/systemd/canopy-pacer.service": UNITS,
+            "deploy/systemd/canopy-steer.service": UNITS,
+            "deploy/systemd/run-canopy-host-bpf.mount": UNITS,
             f"$BUILD/{LIBRARY}": f"usr/lib/$MULTIARCH/{SONAME}",
             "host/capi/include/canopy_host.h": "usr/include/",
             "host/python/canopy_host": "usr/lib/python3/dist-packages/canopy_host/",
             "host/examples": "usr/share/doc/canopy-host/examples/",
             "docs/config/host-agent.toml": "usr/share/doc/canopy-host/examples/",
             "docs/config/pacer.toml": "usr/share/doc/canopy-host/examples/",
+            "docs/config/steer.toml": "usr/share/doc/canopy-host/examples/",
             "docs/hosts.md": "usr/share/doc/canopy-host/",
         },
-        programs={"canopy-host-agent": 8, "canopy-pacer": 8},
+        programs={"canopy-host-agent": 8, "canopy-pacer": 8, "canopy-steer": 8},
         depends=OF_SERVICES,
         suggests=("python3", "python3-pyverbs"),
-        restarted=("canopy-host-agent.service", "canopy-pacer.service"),
-        stopped=("canopy-host-agent.service", "canopy-pacer.service"),
+        restarted=("canopy-host-agent.service", "canopy-pacer.service", "canopy-steer.service"),
+        stopped=("canopy-host-agent.service", "canopy-pacer.service", "canopy-steer.service"),
         conffiles={
             "deploy/debian/config/host-agent.toml": "etc/canopy/host-agent.toml",
             "deploy/debian/config/pacer.toml": "etc/canopy/pacer.toml",
+            "deploy/debian/config/steer.toml": "etc/canopy/steer.toml",
         },
     ),
     Package(

@@ -10,6 +10,7 @@ SERVICES = {
     "canopy-agent": {"bpf", "net_admin", "perfmon", "net_raw", "net_bind_service"},
     "canopy-host-agent": set(),
     "canopy-pacer": {"bpf", "net_admin", "perfmon"},
+    "canopy-steer": {"bpf", "net_admin", "perfmon", "net_raw"},
 }
 
 

@@ -4,7 +4,7 @@
 
     test_packages.py DIRECTORY_OF_PACKAGES [ROOT]
 
-Controller, agent n1 and pacer are the packages' services, each as a user of its own. Agent n2 and the hosts s1 and r1 are network
+Controller, agent n1, pacer and canopy-steer are the packages' services, each as a user of its own. Agent n2 and the hosts s1 and r1 are network
 namespaces of the same machine. With ROOT, a copy of that root is booted instead of a new one. Needs root, mmdebstrap and systemd-nspawn. It takes about two minutes, and leaves nothing behind.
 """
 
@@ -26,8 +26,10 @@ REST = "unix:/run/canopy/rest.sock"
 # The agent of a host comes later than the others.
 SERVICES = [unit for unit in services.SERVICES if unit != "canopy-host-agent"]
 HOLDER = "canopy-mroute-holder"
+# The maps of canopy-steer, which outlive it.
+MAPS = "/run/canopy/host/bpf/steer/rdma1"
 # Exposure by `systemd-analyze security`, in tenths: 0 is nothing, 100 everything.
-EXPOSED = {"canopy-controller": 15, "canopy-agent": 25, HOLDER: 20, "canopy-host-agent": 20, "canopy-pacer": 25}
+EXPOSED = {"canopy-controller": 15, "canopy-agent": 25, HOLDER: 20, "canopy-host-agent": 20, "canopy-pacer": 25, "canopy-steer": 25}
 
 NETWORK = """
 ip netns add n2; ip netns add s1; ip netns add r1
@@ -40,6 +42,7 @@ ip -n n2 link set eth1 up; ip -n n2 link set eth2 up
 ip -n s1 link set eth0 up; ip -n s1 address add 2001:db8:0:100::1/64 dev eth0 nodad
 ip -n r1 link set eth0 up; ip -n r1 address add 2001:db8:0:1::1/64 dev eth0 nodad
 ip link add rdma0 type veth peer name rdma0 netns s1; ip link set rdma0 up
+ip link add rdma1 type veth peer name rdma1 netns s1; ip link set rdma1 up
 """
 TOPOLOGY = """
 apiVersion: canopy/v1
@@ -49,7 +52,7 @@ spec:
   nodes: [{name: n1, id: 1}, {name: n2, id: 2}]
   hosts:
     - {name: s1, prefix: "2001:db8:0:100::/64", address: "2001:db8:0:100::1"}
-    - {name: r1, prefix: "2001:db8:0:1::/64", address: "2001:db8:0:1::1"}
+    - {name: r1, prefix: "2001:db8:0:1::/64", address: "2001:db8:0:1::1", pathPrograms: true}
   links:
     - {a: n1/eth1, b: n2/eth1, mtu: 9000}
     - {a: n1/eth2, b: s1/eth0, mtu: 9000}
@@ -103,14 +106,16 @@ class Packages:
         self.install()
         for unit in ("canopy-controller", "canopy-agent", f"{HOLDER}.path", "run-canopy-bpf.mount"):
             until(f"{unit} active", 20, lambda unit=unit: self.active(unit) == "active")
-        assert self.active("canopy-pacer") == "inactive", "it has no interface yet"
+        for unit in ("canopy-pacer", "canopy-steer"):
+            assert self.active(unit) == "inactive", "it has no interface yet"
         assert self.m.out("systemctl", "--failed", "--plain", "--no-legend") == ""
 
     def step_settings_of_the_packages_are_valid(self):
         for program in ("canopy-controller", "canopy-agent"):
             self.m.run(program, "config", "check")
-        refused = self.m.run("canopy-pacer", "config", "check", check=False)
-        assert refused.returncode != 0 and "interface" in refused.stderr, refused.stderr
+        for program in ("canopy-pacer", "canopy-steer"):
+            refused = self.m.run(program, "config", "check", check=False)
+            assert refused.returncode != 0 and "interface" in refused.stderr, refused.stderr
 
     def step_each_package_has_manuals_and_the_list_of_what_is_linked(self):
         for package in PACKAGES:
@@ -136,6 +141,26 @@ class Packages:
         self.m.shell("sed -i '/^interface/r /root/l' /etc/canopy/pacer.toml; systemctl enable --now canopy-pacer 2>&1")
         assert "rdma0" in self.m.out("canopy-pacer", "status")
 
+    def step_canopy_steer_starts_once_it_has_an_interface(self):
+        self.m.shell("sed -i 's/^#interface = .*/interface = \"rdma1\"/' /etc/canopy/steer.toml; systemctl enable --now canopy-steer 2>&1")
+        assert self.active("run-canopy-host-bpf.mount") == "active"
+        assert self.steering()["interface"] == "rdma1"
+        assert len(self.filters()) == 2, self.filters()
+        assert self.maps() != ""
+
+    def steering(self):
+        """What canopy-steer reports of itself."""
+        return json.loads(self.m.out("canopy-steer", "status", "--json"))
+
+    def filters(self):
+        """Programs of canopy-steer at its interface."""
+        both = [self.m.out("tc", "filter", "show", "dev", "rdma1", hook) for hook in ("egress", "ingress")]
+        return re.findall(r"pref 61 bpf chain 0 handle", "\n".join(both))
+
+    def maps(self):
+        """The maps of canopy-steer with their inodes: others once they are made anew."""
+        return self.m.shell(f"ls -i {MAPS}/*/* 2>/dev/null || true")
+
     def step_services_run_as_users_of_their_own_with_the_capabilities_that_they_need(self):
         for unit in SERVICES:
             services.check(self.m, unit)
@@ -156,7 +181,7 @@ class Packages:
         self.m.shell(f"rm -r /run/systemd/system/{unit}.service.d; systemctl daemon-reload; systemctl restart {unit}")
 
     def step_a_main_loop_that_hangs_is_restarted_by_the_watchdog(self):
-        for unit in ("canopy-agent", "canopy-pacer"):
+        for unit in ("canopy-agent", "canopy-pacer", "canopy-steer"):
             self.drop_in(unit, "WatchdogSec=2s\nTimeoutAbortSec=1s\n")
             try:
                 until(f"{unit} active", 20, lambda unit=unit: self.active(unit) == "active")
@@ -207,7 +232,7 @@ class Packages:
         for user in ("stranger", "canopy-agent"):
             refused = canopyctl(user, "get", "nodes")
             assert refused.returncode != 0 and "has no role" in refused.stderr, (user, refused)
-        for path in ("/var/lib/canopy/controller", "/var/lib/canopy/identity", "/var/lib/canopy/agent", "/run/canopy/bpf", "/run/canopy/agents"):
+        for path in ("/var/lib/canopy/controller", "/var/lib/canopy/identity", "/var/lib/canopy/agent", "/run/canopy/bpf", "/run/canopy/agents", "/run/canopy/host/bpf", MAPS):
             refused = self.m.run("setpriv", "--reuid=stranger", "--regid=stranger", "--clear-groups", "ls", path, check=False)
             assert refused.returncode != 0, path
 
@@ -251,9 +276,22 @@ class Packages:
         assert str(member["metadata"]["writtenBy"]["uid"]) == self.m.out("id", "-u", "app"), member
         self.ctl("delete", "member", "r1", "-g", "remote")
         self.ctl("delete", "group", "remote")
+        self.canopy_steer_has_the_fabric_of_that_agent()
         # The socket's usual place is that of the node's agent again.
         self.m.shell("systemctl stop canopy-host-agent; systemd-tmpfiles --create canopy-agent.conf")
         self.no_drop_in("canopy-controller")
+
+    def canopy_steer_has_the_fabric_of_that_agent(self):
+        refused = lambda: "uid" in self.steering()["reason"] and "host_socket.uids" in self.steering()["reason"]
+        until("canopy-steer to be refused by the agent", 20, refused)
+        self.m.shell('sed -i "s/^uids = .*/uids = [$(id -u app), $(id -u canopy-steer)]/" /etc/canopy/host-agent.toml; systemctl restart canopy-host-agent')
+        has_it = lambda: (found := self.steering())["steers"] and found["agentAwaySeconds"] == 0
+        until("canopy-steer to have the fabric", 30, has_it)
+        assert (self.steering()["nodes"], self.steering()["hosts"]) == (2, 2), self.steering()
+        # An operator may see that, and neither paths nor pins.
+        asked = lambda *command: self.m.run("setpriv", "--reuid=app", "--regid=app", "--init-groups", "canopy-steer", *command, check=False)
+        assert "fabric of 2 nodes and 2 hosts" in asked("status").stdout, asked("status")
+        assert "may see the status" in asked("paths", "2001:db8:0:100::1").stderr, asked("paths", "2001:db8:0:100::1")
 
     def step_multicast_routing_is_a_unit_that_an_agent_restarts_without(self):
         assert self.active(HOLDER) == "inactive"
@@ -290,11 +328,23 @@ class Packages:
         self.in_sync("n1")
         assert self.m.out("sh", "-c", "ls -i /run/canopy/bpf/agent/pins/*/states /run/canopy/bpf/agent/pins/*/groups") == pins
 
+    def step_a_canopy_steer_that_is_stopped_or_killed_leaves_its_programs(self):
+        before, maps = self.pid("canopy-steer"), self.maps()
+        self.m.run("kill", "-9", before)
+        until("another canopy-steer", 20, lambda: self.active("canopy-steer") == "active" and self.pid("canopy-steer") not in ("0", before))
+        assert (self.maps(), len(self.filters())) == (maps, 2)
+        self.m.run("systemctl", "stop", "canopy-steer")
+        assert (self.maps(), len(self.filters())) == (maps, 2)
+        self.m.run("systemctl", "start", "canopy-steer")
+        assert (self.maps(), len(self.filters())) == (maps, 2)
+
     def step_an_upgrade_restarts_the_services_and_keeps_settings(self):
         before = {unit: self.pid(unit) for unit in SERVICES}
-        settings = self.m.out("cat", "/etc/canopy/agent.toml", "/etc/canopy/pacer.toml")
+        files = [f"/etc/canopy/{name}.toml" for name in ("agent", "host-agent", "pacer", "steer")]
+        settings, maps = self.m.out("cat", *files), self.maps()
         self.install()
-        assert self.m.out("cat", "/etc/canopy/agent.toml", "/etc/canopy/pacer.toml") == settings
+        assert self.m.out("cat", *files) == settings
+        assert self.maps() == maps != ""
         for unit, pid in before.items():
             until(f"{unit} again", 20, lambda unit=unit, pid=pid: self.active(unit) == "active" and self.pid(unit) not in ("0", pid))
         self.in_sync("n1", "n2")
@@ -324,7 +374,11 @@ class Packages:
         assert self.m.out("sh", "-c", "grep /run/canopy/bpf /proc/mounts || true") == ""
 
     def step_purge_of_all_leaves_no_file(self):
+        assert len(self.filters()) == 2, self.filters()
         self.m.shell("systemctl stop n2; dpkg -P canopy-controller canopy-host canopyctl canopy-tools 2>&1")
+        # Removed before its program was.
+        assert self.filters() == [], self.filters()
+        assert self.m.out("sh", "-c", "grep /run/canopy /proc/mounts || true") == ""
         left = self.m.shell("find /etc/canopy /var/lib/canopy /run/canopy /lib/systemd/system /etc/systemd -name '*canopy*' 2>/dev/null || true")
         assert left == "", left
         assert self.m.out("systemctl", "--failed", "--plain", "--no-legend") == ""

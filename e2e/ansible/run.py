@@ -4,7 +4,7 @@
 
     run.py DIRECTORY_OF_PACKAGES [TOPOLOGY] [ROOT]
 
-A controller, a machine for each node of the topology (e2e/topologies/figure1.yaml), and one with the agent of a host and a pacer. Hosts of the
+A controller, a machine for each node of the topology (e2e/topologies/figure1.yaml), and one with the agent of a host, a pacer and canopy-steer. Hosts of the
 topology are network namespaces. With ROOT, copies of that root are booted instead of a new one. Needs root, mmdebstrap, systemd-nspawn, dpkg-dev, and
 `scripts/install-tools.sh ansible`; canopy-rc is expected beside the programs of the packages. Leaves nothing behind.
 """
@@ -38,7 +38,7 @@ STATE = """
 dpkg-query -W
 find /etc /usr /var/lib /var/cache /opt /srv -xdev -type f -printf '%p %s %T@ %m %u\\n' | grep -v -e ^/var/lib/systemd/ -e ^/var/lib/canopy/ -e ^/var/cache/apt/.*bin | sort
 systemctl list-unit-files --plain --no-legend
-systemctl show -P MainPID canopy-controller canopy-agent canopy-pacer
+systemctl show -P MainPID canopy-controller canopy-agent canopy-host-agent canopy-pacer canopy-steer
 find /run/canopy /var/lib/canopy -maxdepth 2 2>/dev/null | sort
 """
 
@@ -127,10 +127,11 @@ class Inventory(Fleet):
             "canopy_apt_source": "deb [trusted=yes] file:/srv/packages ./",
             "pacer_interface": "rdma0",
             "pacer_settings": {"line_rate": "1G"},
+            "steer_interface": "rdma1",
         }
         # The agent of the last host; it gets the package from the repository.
         agent = {"hosts": {"p1": {"ansible_host": self.addresses["p1"], "host_agent_host": list(self.hosts)[-1]}}}
-        groups = {"canopy_hosts": agent, "canopy_controllers": address(["c1"]), "canopy_nodes": address(self.nodes), "canopy_pacers": address(["p1"])}
+        groups = {"canopy_hosts": agent, "canopy_controllers": address(["c1"]), "canopy_nodes": address(self.nodes), "canopy_pacers": address(["p1"]), "canopy_steers": address(["p1"])}
         (self.directory / "inventory.yml").write_text(yaml.safe_dump({"all": {"vars": self.variables, "children": groups}}))
 
     def environment(self):
@@ -191,7 +192,7 @@ class Playbooks:
         shutil.copy(self.f.debs["canopy-host"], repository)
         (repository / "Packages").write_text(sh("dpkg-scanpackages", ".", cwd=repository))
         # No other repository is reachable from there.
-        self.f.machines["p1"].shell("rm -f /etc/apt/sources.list; ip link add rdma0 type veth peer name rdma1; ip link set rdma0 up")
+        self.f.machines["p1"].shell("rm -f /etc/apt/sources.list; ip link add rdma0 type veth peer name rdma1; ip link set rdma0 up; ip link set rdma1 up")
 
     def step_a_check_of_fresh_machines_changes_nothing(self):
         before = self.f.state()
@@ -207,7 +208,13 @@ class Playbooks:
         assert sorted(node["metadata"]["name"] for node in nodes) == sorted(self.f.nodes)
         self.f.ctl("check")
         assert "rdma0" in self.f.machines["p1"].out("canopy-pacer", "status")
+        machine.until("the agent of the host to answer canopy-steer", 20, lambda: self.steering()["agentAwaySeconds"] == 0)
+        assert self.steering()["interface"] == "rdma1" and "pathPrograms" in self.steering()["reason"], self.steering()
         assert "answers this agent" in self.doctor()
+
+    def steering(self):
+        """What canopy-steer reports of itself."""
+        return json.loads(self.f.machines["p1"].out("canopy-steer", "status", "--json"))
 
     def doctor(self):
         """What the agent of the host finds on its machine."""
@@ -226,6 +233,7 @@ class Playbooks:
             ({"agent_settings": {"stamp": {"prot": 862}}}, "n1", "prot"),
             ({"controller_settings": {"store": {"engine": "none"}}}, "c1", "store.engine"),
             ({"pacer_settings": {"rtt": "soon"}}, "p1", "rtt"),
+            ({"steer_settings": {"mode": "random"}}, "p1", "mode"),
             ({"host_agent_settings": {"host_socket": {"gruop": "x"}}}, "p1", "gruop"),
         ):
             code, text = self.f.play("site", "--limit", machine_of_it, variables=variables)
@@ -340,6 +348,9 @@ class Playbooks:
         gone = self.f.machines["p1"]
         assert gone.run("dpkg-query", "-W", "canopy-host", check=False).returncode == 1
         assert gone.shell("find /etc/canopy /var/lib/canopy 2>/dev/null || true") == ""
+        # Nor its programs: pref 61 is the place of canopy-steer.
+        assert "pref 61" not in gone.out("tc", "filter", "show", "dev", "rdma1", "egress")
+        assert gone.out("sh", "-c", "grep /run/canopy/host/bpf /proc/mounts || true") == ""
         host = list(self.f.hosts)[-1]
         assert f"host/{host}" in self.f.ctl("audit", "--kind", "identity"), self.f.ctl("audit", "--kind", "identity")
         changes, _ = self.f.must("retire", variables={"canopy_retire": "p1"})

@@ -14,4 +14,4 @@ if [ -e "$file" ]; then
   mount --bind /mnt/settings.toml "$file"
   exec "$program" config check
 fi
-exec "$program" --config /mnt/settings.toml config check
+exec "$program" config check --config /mnt/settings.toml
