@@ -95,7 +95,7 @@ fn the_alert_rules_are_current() {
         ),
         (
             "CanopySeriesLeftOut",
-            "max by (job, instance) ({__name__=~\"canopy_(agent|controller|operator|pacer)_series_left_out\"}) > 0",
+            "max by (job, instance) ({__name__=~\"canopy_(agent|controller|operator|pacer|steer)_series_left_out\"}) > 0",
             "5m",
             "warning",
             "{{ $labels.instance }} has more series than it shows",
