@@ -252,7 +252,8 @@ impl Steering {
     }
 
     /// What probes have found about ways, by their programs, and what those of each way have shown of late. Work is in the order of the destinations
-    /// that the ways lead to, and of all ways if one has a fault.
+    /// that the ways lead to, and of all ways if one has a fault. Called again without changes while [`Steering::is_own`], because what explains
+    /// the faults may be another link meanwhile.
     pub fn set_faults(
         &mut self,
         changes: impl IntoIterator<Item = (Header, Option<Fault>)>,

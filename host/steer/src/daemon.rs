@@ -32,6 +32,8 @@ const TICK: Duration = Duration::from_secs(5);
 /// Destinations that are taken before other events get their turn.
 const BATCH: usize = 64;
 
+/// While faults seem to be those of this host's own link, it is examined so often whether they still do.
+const OWN_AGAIN: Duration = Duration::from_millis(100);
 /// Changes of paths that are logged within [`LOGGED_WITHIN`], each in a line.
 const LOGGED: usize = 8;
 const LOGGED_WITHIN: Duration = Duration::from_secs(1);
@@ -104,6 +106,8 @@ impl Daemon {
         tokio::pin!(end);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut again = interval(OWN_AGAIN);
+        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut watchdog = self.notifier.alive_interval().map(interval);
         let mut batch = Vec::with_capacity(BATCH);
         self.fabric.away = Some((monotonic(), "it has not answered yet".to_owned()));
@@ -123,6 +127,7 @@ impl Daemon {
                     self.answer(request);
                 }
                 () = found(self.prober.as_ref()) => self.take_faults(),
+                _ = again.tick(), if self.is_own => self.set_faults(Vec::new()),
                 () = wait(due) => self.steering.handle_timeout(monotonic()),
                 _ = tick.tick() => self.tick()?,
                 () = fed(watchdog.as_mut()) => self.notifier.alive(),

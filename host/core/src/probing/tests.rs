@@ -164,6 +164,7 @@ fn a_way_comes_back_when_it_has_proved_itself_and_later_after_each_relapse() {
             world.run(10 * MS);
         }
         assert!(world.sent(1) - before >= 92, "{} probes", world.sent(1) - before);
+        assert_eq!(world.view(1).of_late.lost, 0.0, "losses of a fault that has ended");
         away.push(world.now.since(mended));
     }
     assert!(away.windows(2).all(|two| two[1] > two[0].mul_f64(1.5)), "{away:?}");

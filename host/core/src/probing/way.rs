@@ -237,8 +237,9 @@ impl Way {
             self.counts.late += 1;
             self.of_late.lost = (self.of_late.lost - 1.0).max(0.0);
             self.health.late(now);
-        } else {
-            self.health.answered(now);
+        } else if self.health.answered(now) == Some(None) {
+            // It has proved itself: what it lost before explains no later fault.
+            self.of_late.lost = 0.0;
         }
         let approach = |from: Duration, by: u32| {
             if after > from { from + (after - from) / by } else { from - (from - after) / by }

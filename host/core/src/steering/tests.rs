@@ -245,6 +245,15 @@ fn losses_that_all_ways_have_in_common_move_nothing() {
     assert_eq!(kernel.destinations, before);
     let shown = steering.destination(to[0]).unwrap();
     assert!(shown.paths.iter().all(|path| path.fault == Some(Fault::BlackHole)), "it is shown all the same");
+    // Nothing has changed but what probes show: the faults are those of one spine's links now, and are avoided.
+    let spine_of = |of: &Header| of.destination.segments()[3] == 102;
+    let of_a_spine = |of: &Header| {
+        Some(if spine_of(of) { OfLate { lost: 99.0, back: 0.0 } } else { OfLate { lost: 0.0, back: 200.0 } })
+    };
+    steering.set_faults([], of_a_spine, at(3));
+    assert!(!steering.is_own());
+    steering.set_faults([], gone, at(3));
+    assert!(steering.is_own());
     // All but those over one spine are sound again: now it is that spine's.
     let spine = |of: &Header| of.destination.segments()[3] == 102;
     let of_one = |of: &Header| {
