@@ -346,6 +346,52 @@ fn a_way_that_is_removed_is_probed_no_more_and_leaves_its_number() {
     assert_eq!(crowd.probing.left_out(), 1);
 }
 
+/// Catches a probe that waits in this host and is lost as soon as it has left.
+#[test]
+fn the_time_of_a_probe_begins_when_it_leaves() {
+    let mut probing = Probing::new(FAST, 0);
+    probing.set(&header(1), Some(&wanted(Role::Active)), at(MS));
+    while let Some(now) = probing.poll_timeout().filter(|now| *now < at(50 * MS)) {
+        // Some come back soon; later ones have left just now, however long ago they were made.
+        probing.handle_timeout(now, |_, sequence| match sequence {
+            0..10 => Answer::Back { after: 50 * US, is_marked: false },
+            _ => Answer::OnItsWay { left: now },
+        });
+        while probing.next_probe().is_some() {}
+    }
+    let counts = probing.way(&header(1)).unwrap().counts;
+    assert_eq!((counts.back, counts.lost), (10, 0));
+}
+
+/// Catches a number whose next way takes probes of the former one for its own, and a fault that only the prober knows.
+#[test]
+fn a_number_that_is_used_again_begins_behind_the_probes_of_its_former_way() {
+    let mut probing = Probing::new(FAST, 1000);
+    // All numbers but one are in use, so that it is the next one.
+    for number in 1..=MAX_WAYS as u16 {
+        probing.set(&header(number), Some(&wanted(Role::Active)), at(MS));
+    }
+    let mut sent = BTreeMap::new();
+    let run = |probing: &mut Probing, sent: &mut BTreeMap<WayNumber, Vec<u32>>, until: Duration| {
+        while let Some(now) = probing.poll_timeout().filter(|now| *now <= at(until)) {
+            probing.handle_timeout(now, |_, _| Answer::OnItsWay { left: at(MS) });
+            while let Some(probe) = probing.next_probe() {
+                sent.entry(probe.way).or_default().push(probe.sequence);
+            }
+        }
+    };
+    run(&mut probing, &mut sent, 600 * MS);
+    let known = probing.set(&header(9), Some(&wanted(Role::Active)), at(600 * MS));
+    assert_eq!(known, Some(Fault::BlackHole), "who sets a way anew is given its fault");
+    let last = sent[&9].iter().max().copied().unwrap();
+    probing.set(&header(9), None, at(600 * MS));
+    assert_eq!(probing.set(&header(5000), Some(&wanted(Role::Active)), at(600 * MS)), None);
+    sent.clear();
+    run(&mut probing, &mut sent, 900 * MS);
+    let first = sent[&9].iter().min().copied().unwrap();
+    assert!(first >= last + RING as u32, "{first} behind {last}");
+}
+
 /// Every eighth probe is as long as the path takes; sequence numbers wrap.
 #[test]
 fn one_probe_of_eight_is_long() {

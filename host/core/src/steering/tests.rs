@@ -314,6 +314,33 @@ fn the_direction_of_a_fault_is_probed_by_a_sound_way() {
     assert_eq!(changes(&mut steering), expect(&none));
 }
 
+/// Catches one direction that is named where two ways over a link have their faults in different ones.
+#[test]
+fn ways_that_disagree_name_no_direction() {
+    let (mut steering, _) = steering(&clos(3, 2));
+    [host(2, 1), host(3, 1)].iter().for_each(|to| _ = steering.add(*to, at(1)).unwrap());
+    let of_late = |of: &Header| {
+        let is_faulty = of.destination.segments()[3] == 101;
+        Some(OfLate { lost: if is_faulty { 50.0 } else { 0.0 }, back: 200.0 })
+    };
+    let mixed = |there: u16, leaf: u16, back: u16| Header {
+        destination: [0x5f00, 0, 1, 100 + there, leaf, 100 + back, 1, 0].into(),
+        ..way(1, leaf)
+    };
+    let set = |steering: &mut Steering, of: Header| _ = steering.set_faults([(of, Some(Fault::Loss))], of_late, at(2));
+    let directed = |steering: &Steering| steering.suspects(of_late)[0].is_directed;
+    set(&mut steering, way(1, 2));
+    set(&mut steering, way(1, 3));
+    assert!(!directed(&steering), "not known");
+    set(&mut steering, mixed(1, 2, 2));
+    assert!(!directed(&steering), "known of one way alone");
+    set(&mut steering, mixed(2, 3, 1));
+    assert!(!directed(&steering), "the one there, the other back");
+    set(&mut steering, mixed(1, 3, 2));
+    set(&mut steering, mixed(2, 2, 1));
+    assert!(!directed(&steering), "both ways in both");
+}
+
 /// A pure fabric of leaves and spines that carries probes: a link drops what crosses it in one direction.
 struct Fabric {
     steering: Steering,
