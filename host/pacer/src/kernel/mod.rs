@@ -203,7 +203,7 @@ impl Kernel {
             root.restore(&mut self.netlink).await;
         }
         if self.clsact_is_ours
-            && let Err(error) = self.netlink.remove_clsact(self.ifindex).await
+            && let Err(error) = self.netlink.remove_unused_clsact(self.ifindex).await
         {
             tracing::warn!(error = format!("{error:#}"), "the clsact qdisc cannot be removed");
         }

@@ -94,10 +94,25 @@ impl Netlink {
         Ok(self.qdiscs(ifindex).await?.iter().any(|message| message.header.parent == CLSACT))
     }
 
-    pub(super) async fn remove_clsact(&mut self, ifindex: u32) -> anyhow::Result<()> {
+    /// Removes the clsact qdisc, unless there are filters in it: they are those of another program.
+    pub(super) async fn remove_unused_clsact(&mut self, ifindex: u32) -> anyhow::Result<()> {
+        if self.has_filters(ifindex).await? {
+            return Ok(());
+        }
         let mut message = TcMessage::with_index(ifindex as i32);
         message.header.parent = CLSACT;
         Ok(self.delete_qdisc(message).await?)
+    }
+
+    /// Whether the TC hooks of an interface have filters, of anyone.
+    async fn has_filters(&mut self, ifindex: u32) -> anyhow::Result<bool> {
+        let filters = || self.handle.traffic_filter(ifindex as i32).get();
+        for mut found in [filters().ingress().execute(), filters().egress().execute()] {
+            if let Some(filter) = found.next().await {
+                return filter.map(|_| true).context("listing filters");
+            }
+        }
+        Ok(false)
     }
 
     /// The link of this name.

@@ -103,6 +103,22 @@ fn a_dead_daemon_paces_no_packet() {
     wait("packets flow freely", || (arrivals.octets(DEST, since) > 2_000_000).then_some(()));
 }
 
+/// Catches an end that takes the programs of canopy-steer, or of anyone who came later, off the interface.
+#[test]
+fn filters_of_another_program_outlive_the_daemon() {
+    let wire = Wire::new();
+    let daemon = Daemon::start(&wire, &settings(&[]));
+    let filters = "tc filter show dev eth0 egress";
+    let program = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(program.path(), "1,6 0 0 0,").unwrap();
+    let add = format!("tc filter add dev eth0 egress prio 61 bpf bytecode-file {}", program.path().display());
+    wire.on_host(&add).unwrap();
+    assert!(wire.on_host(filters).unwrap().contains("direct-action"), "the daemon has none of its own");
+    daemon.stop();
+    let left = wire.on_host(filters).unwrap();
+    assert!(left.contains("pref 61 bpf") && !left.contains("direct-action"), "{left}");
+}
+
 #[test]
 fn an_administrators_qdisc_is_not_replaced_unless_wanted_and_comes_back() {
     let wire = Wire::new();
