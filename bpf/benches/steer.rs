@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use canopy_bpf::choices::Choices;
 use canopy_bpf::monotonic;
 use canopy_bpf::steer::{Steer, types, unpin};
 use canopy_units::Monotonic;
@@ -20,6 +21,8 @@ const WITH_SRH: u32 = 101;
 const PAUSE: Duration = Duration::from_micros(150);
 /// Packets of each kind.
 const PACKETS: usize = 20_000;
+/// Of the destination among the choices.
+const PLACE: u32 = 1;
 const ETH: usize = 14;
 const HOST: &str = "2001:db8:1::9";
 
@@ -36,8 +39,11 @@ fn main() {
     steer.set_control(&types::steer_control { own, block, hosts, is_on: 1, pad: 0 }).expect("control");
     (1..=PATHS).for_each(|id| steer.programs().put(&id, &program(id, 40)).expect("a program"));
     steer.programs().put(&WITH_SRH, &program(WITH_SRH, 80)).expect("a program with an SRH");
-    switches(&steer);
-    packets(&steer);
+    let destination = types::steer_prefix { length: 64, address: address("2001:db8:3::").octets() };
+    steer.destinations().put(&destination, &PLACE).expect("a destination");
+    let choices = steer.choices().expect("the choices");
+    switches(&steer, &choices);
+    packets(&steer, &choices);
 }
 
 fn address(text: &str) -> Ipv6Addr {
@@ -61,10 +67,8 @@ fn program(id: u32, length: u32) -> types::steer_program {
     program
 }
 
-fn direct(steer: &Steer, mode: types::steer_mode, id: u32) {
-    let key = types::steer_prefix { length: 64, address: address("2001:db8:3::").octets() };
-    let to = types::steer_destination { gap_ns: 500_000, mode: mode.0, slots: [id; 64], is_pinned: 0 };
-    steer.destinations().put(&key, &to).expect("a destination");
+fn direct(choices: &Choices, mode: types::steer_mode, id: u32) {
+    choices.put(PLACE, &types::steer_choice { gap_ns: 500_000, mode: mode.0, slots: [id; 64], is_pinned: 0 });
 }
 
 /// A RoCEv2 packet of 1 KiB.
@@ -84,10 +88,10 @@ fn path(n: u64) -> u32 {
 }
 
 /// One thread sends, the other one changes the path.
-fn switches(steer: &Steer) {
+fn switches(steer: &Steer, choices: &Choices) {
     let (frame, has_ended) = (frame(HOST), AtomicBool::new(false));
     let pinned = types::steer_mode::STEER_PINNED;
-    direct(steer, pinned, 1);
+    direct(choices, pinned, 1);
     let (sent, decided) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
             let mut sent: Vec<(Monotonic, u8)> = Vec::new();
@@ -100,7 +104,7 @@ fn switches(steer: &Steer) {
         let decide = |n: u64| {
             std::thread::sleep(PAUSE);
             let at = monotonic();
-            direct(steer, pinned, path(n));
+            direct(choices, pinned, path(n));
             (at, monotonic())
         };
         let decided: Vec<(Monotonic, Monotonic)> = (1..=SWITCHES).map(decide).collect();
@@ -129,7 +133,7 @@ fn row(what: &str, values: &mut [Duration]) {
 }
 
 /// What the program takes, one packet a run, in turns so that the machine is the same for all.
-fn packets(steer: &Steer) {
+fn packets(steer: &Steer, choices: &Choices) {
     use types::steer_mode as Mode;
     let (steered, plain) = (frame(HOST), frame("2001:db8:2::9"));
     let kinds = [
@@ -141,7 +145,7 @@ fn packets(steer: &Steer) {
     let mut took = kinds.map(|_| Vec::with_capacity(PACKETS));
     for _ in 0..PACKETS / 100 {
         for ((_, mode, id, frame), took) in kinds.iter().zip(&mut took) {
-            direct(steer, *mode, *id);
+            direct(choices, *mode, *id);
             took.extend((0..100).map(|_| steer.send(frame).expect("a run").took));
         }
     }

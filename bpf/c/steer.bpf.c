@@ -22,8 +22,8 @@ SEC("tc")
 int steer_egress(struct __sk_buff *skb)
 {
 	struct steer_control *set = settings();
-	struct steer_destination *to;
 	struct steer_program *program;
+	struct chosen to;
 	struct ip6 ip6;
 	__u32 id, most;
 
@@ -32,13 +32,13 @@ int steer_egress(struct __sk_buff *skb)
 	if (!set || !set->is_on || skb->vlan_present || skb->protocol != bpf_htons(ETH_IPV6) ||
 	    ctx_load(skb, ETH_LEN, &ip6, sizeof(ip6)) || !may_steer(set, &ip6))
 		return CTX_NEXT;
-	to = destination_of(&ip6.dst);
-	if (!to) {
+	to = choice_of(&ip6.dst);
+	if (!to.by) {
 		if (addr_in(&ip6.dst, &set->hosts))
 			ask(&ip6.dst);
 		return CTX_NEXT;
 	}
-	id = choose(skb, to, &ip6);
+	id = choose(skb, &to, &ip6);
 	program = bpf_map_lookup_elem(&programs, &id);
 	if (!program || !program->length) {
 		count(STEER_NO_PROGRAM);

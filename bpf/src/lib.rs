@@ -7,21 +7,24 @@
 //!
 //! - [`node`]: the object of a node, `c/node.bpf.c`; those of a source host: [`pacer`], `c/pacer.bpf.c`, and [`steer`], `c/steer.bpf.c`;
 //! - [`Map`], [`PerCpu`]: typed views of maps; [`Filter`]: a program at a TC hook; [`ring`]: ring buffers;
-//! - [`probes`]: cells that BPF and a daemon write at the same time;
+//! - [`choices`], [`left`], [`probes`]: arrays that BPF and a daemon use at the same time, without system calls;
 //! - [`handover`]: from maps of one layout to those of another.
 
 mod address;
 mod batch;
 #[cfg(feature = "testbed")]
 pub mod by_hand;
+pub mod choices;
 mod error;
 mod filter;
 pub mod handover;
 mod layout;
+pub mod left;
 #[cfg(feature = "testbed")]
 pub mod live;
 mod load;
 mod map;
+mod mapped;
 pub mod memory;
 pub mod node;
 #[cfg(feature = "testbed")]

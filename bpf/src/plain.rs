@@ -32,7 +32,7 @@ plain! {
 }
 plain! {
     STEER of steer_skel:
-    canopy_addr, steer_control, steer_prefix, steer_destination, steer_program, steer_traffic, steer_probing,
+    canopy_addr, steer_control, steer_prefix, steer_program, steer_traffic, steer_probing,
 }
 
 // SAFETY: an integer has no padding and every bit pattern is valid.

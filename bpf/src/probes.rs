@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The cells of probes, which a daemon and its BPF programs write at the same time: mapped, without a system call for each.
 
-use std::os::fd::AsRawFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::MapCore;
 
-use crate::error::{Context, Result};
+use crate::error::Result;
+use crate::mapped::{Mapped, Shared};
 use crate::steer_skel::types;
 
-/// Ways; their numbers begin with 1.
-const WAYS: usize = 4096;
 /// Probes of a way that have a cell.
 pub const RING: usize = size_of::<types::steer_way>() / size_of::<types::steer_probe>();
 
@@ -42,41 +39,29 @@ pub struct Times {
     pub is_marked: bool,
 }
 
+/// As `steer_way`.
+#[repr(C)]
+struct Way([Cell; RING]);
+
+// SAFETY: its fields are atomics, and its size is that of `steer_way`, which has words of 64 bits.
+unsafe impl Shared for Way {}
+
 /// The map `ways`.
-#[derive(Debug)]
-pub struct Probes {
-    cells: NonNull<Cell>,
-    len: usize,
-    _map: MapHandle,
+pub struct Probes(Mapped<Way>);
+
+impl std::fmt::Debug for Probes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Probes")
+    }
 }
 
-// SAFETY: the mapping lives as long as this, and its cells are atomics.
-unsafe impl Send for Probes {}
-// SAFETY: as above.
-unsafe impl Sync for Probes {}
-
 impl Probes {
-    pub(crate) fn of(map: MapHandle) -> Result<Self> {
-        let len = WAYS * size_of::<types::steer_way>();
-        let what = || "mapping the cells of probes".to_owned();
-        if map.max_entries() as usize != WAYS || map.value_size() as usize != size_of::<types::steer_way>() {
-            return Err("the map has another size").with_context(what);
-        }
-        let fd = std::os::fd::AsFd::as_fd(&map).as_raw_fd();
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of a map of this size; the result is checked.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error()).with_context(what);
-        }
-        let cells = NonNull::new(start.cast()).ok_or("the system gave no address").with_context(what)?;
-        Ok(Self { cells, len, _map: map })
+    pub(crate) fn of(map: &impl MapCore) -> Result<Self> {
+        Mapped::of(map).map(Self)
     }
 
     fn cell(&self, way: u16, sequence: u32) -> Option<&Cell> {
-        let way = usize::from(way);
-        // SAFETY: the place is within the mapping; every bit pattern is a valid cell, and all access to it is atomic.
-        (way < WAYS).then(|| unsafe { self.cells.add(way * RING + sequence as usize % RING).as_ref() })
+        Some(&self.0.get(way.into())?.0[sequence as usize % RING])
     }
 
     /// Makes the cell of a probe that is about to be sent. That of the probe [`RING`] before it is gone.
@@ -104,10 +89,3 @@ impl Probes {
 
 /// As `STEER_PROBE_MARKED`.
 const MARKED: u64 = 1;
-
-impl Drop for Probes {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `of`, with this length, and used by nothing else.
-        unsafe { libc::munmap(self.cells.as_ptr().cast(), self.len) };
-    }
-}

@@ -11,9 +11,11 @@ use std::path::Path;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenObject};
 
+use crate::choices::Choices;
 use crate::error::{Context, Result};
 use crate::filter::{Filter, Hook, Slot};
 use crate::layout;
+use crate::left::Left;
 use crate::load;
 use crate::map::{Map, PerCpu};
 use crate::pins;
@@ -88,8 +90,7 @@ impl Steer {
     /// # Errors
     /// The system does not map them.
     pub fn probes(&self) -> Result<Probes> {
-        let map = &self.skel.maps.ways;
-        Probes::of(MapHandle::try_from(map).with_context(|| "duplicating the handle of map ways".to_owned())?)
+        Probes::of(&self.skel.maps.ways)
     }
 
     /// Has probes from and to an address, with this secret in them, end at the ingress; `None`: no packet is one.
@@ -120,14 +121,30 @@ impl Steer {
         Map::new(&self.skel.maps.control).put(&CONTROL, control)
     }
 
-    /// Destinations by prefix.
-    pub fn destinations(&self) -> Map<'_, types::steer_prefix, types::steer_destination> {
+    /// How packets to destinations choose their paths.
+    ///
+    /// # Errors
+    /// The system does not map them.
+    pub fn choices(&self) -> Result<Choices> {
+        Choices::of(&self.skel.maps.choices)
+    }
+
+    /// The places of destinations among the [choices](Self::choices), by prefix.
+    pub fn destinations(&self) -> Map<'_, types::steer_prefix, u32> {
         Map::new(&self.skel.maps.destinations)
     }
 
     /// Programs by path id.
     pub fn programs(&self) -> Map<'_, u32, types::steer_program> {
         Map::new(&self.skel.maps.programs)
+    }
+
+    /// By which flowlets leave a program.
+    ///
+    /// # Errors
+    /// The system does not map them.
+    pub fn left(&self) -> Result<Left> {
+        Left::of(&self.skel.maps.programs)
     }
 
     /// Packets and octets of each program, by path id.

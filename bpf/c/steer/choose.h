@@ -12,12 +12,25 @@
 #define PORTS_LEN 4
 #define NEXTHDR_TCP 6
 
-static __always_inline struct steer_destination *destination_of(const struct canopy_addr *to)
+/* How packets to a destination choose their path, and where that is written. */
+struct chosen {
+	struct steer_choice *by;
+	__u32 place;
+};
+
+static __always_inline struct chosen choice_of(const struct canopy_addr *to)
 {
 	struct steer_prefix key = { .length = 128 };
+	struct chosen found = {};
+	__u32 *place;
 
 	__builtin_memcpy(key.address, to, sizeof(key.address));
-	return bpf_map_lookup_elem(&destinations, &key);
+	place = bpf_map_lookup_elem(&destinations, &key);
+	if (place) {
+		found.place = *place;
+		found.by = bpf_map_lookup_elem(&choices, &found.place);
+	}
+	return found;
 }
 
 /* Asks the daemon for a destination that has no entry. */
@@ -71,24 +84,49 @@ static __always_inline struct flow_id flow_of(struct __sk_buff *skb, const struc
 	return flow;
 }
 
-/* The slot of a flow's present flowlet. */
-static __always_inline __u32 flowlet(__u64 hash, __u64 gap_ns)
+static __always_inline __u32 id_in(const struct steer_choice *by, __u32 slot)
 {
-	struct steer_flow fresh = { .last_ns = bpf_ktime_get_ns(), .slot = hash };
+	return by->slots[slot % STEER_SLOTS];
+}
+
+static __always_inline bool is_left(__u32 id)
+{
+	struct steer_program *program = bpf_map_lookup_elem(&programs, &id);
+
+	return !program || !program->length || program->is_left;
+}
+
+static __always_inline __u64 flowlet_on(const struct chosen *to, __u32 slot)
+{
+	return (__u64)to->place << 32 | id_in(to->by, slot);
+}
+
+/*
+ * The path of a flow's present flowlet. It is kept until there is a gap, so that other shares of the paths reorder nothing, unless no
+ * packet should take it any more.
+ */
+static __always_inline __u32 flowlet(__u64 hash, const struct chosen *to)
+{
+	struct steer_flow fresh = { .last_ns = bpf_ktime_get_ns() };
 	struct steer_flow *known = bpf_map_lookup_elem(&flows, &hash);
+	__u64 now;
 	__s64 since;
 
 	if (!known) {
+		fresh.flowlet = flowlet_on(to, hash);
 		bpf_map_update_elem(&flows, &hash, &fresh, BPF_NOEXIST);
-		return fresh.slot;
+		return fresh.flowlet & STEER_FLOWLET_ID;
 	}
 	/* Another processor may have sent a later packet of the flow. */
 	since = fresh.last_ns - known->last_ns;
-	if (since >= (__s64)gap_ns)
-		known->slot = bpf_get_prandom_u32();
+	now = *(volatile __u64 *)&known->flowlet;
+	if (since >= (__s64)to->by->gap_ns || now >> 32 != to->place || is_left(now)) {
+		now = flowlet_on(to, bpf_get_prandom_u32());
+		*(volatile __u64 *)&known->flowlet = now;
+	}
 	if (since > 0)
 		known->last_ns = fresh.last_ns;
-	return known->slot;
+	return now & STEER_FLOWLET_ID;
 }
 
 static __always_inline __u32 next_slot(void)
@@ -99,16 +137,13 @@ static __always_inline __u32 next_slot(void)
 }
 
 /* The path id of a packet. */
-static __always_inline __u32 choose(struct __sk_buff *skb, const struct steer_destination *to, const struct ip6 *ip6)
+static __always_inline __u32 choose(struct __sk_buff *skb, const struct chosen *to, const struct ip6 *ip6)
 {
 	struct flow_id flow = flow_of(skb, ip6);
-	__u32 slot = flow.hash;
 
-	if (to->mode == STEER_SPRAY && flow.takes_reordering)
-		slot = next_slot();
-	else if (to->mode != STEER_PINNED)
-		slot = flowlet(flow.hash, to->gap_ns);
-	return to->slots[slot % STEER_SLOTS];
+	if (to->by->mode == STEER_SPRAY && flow.takes_reordering)
+		return id_in(to->by, next_slot());
+	return to->by->mode == STEER_PINNED ? id_in(to->by, flow.hash) : flowlet(flow.hash, to);
 }
 
 #endif

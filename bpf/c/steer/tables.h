@@ -9,9 +9,11 @@
 
 /* Shares of a destination's packets; a power of two. */
 #define STEER_SLOTS 64
+/* In `flowlet`: the path id. One word, because an entry may become that of another flow while it is read. */
+#define STEER_FLOWLET_ID 0xFFFFFFFFULL
 /* Programs at once. Their place in the map is their path id. */
 #define STEER_PROGRAMS 16384
-/* Twice the destinations that the daemon has: Linux before 6.13 takes no new value of an entry into a trie that is full. */
+/* Twice the destinations that the daemon has: a place is written anew long after the packets that have found it are gone. */
 #define STEER_DESTINATIONS 8192
 #define STEER_FLOWS 65536
 #define STEER_ASKED 4096
@@ -45,7 +47,8 @@ struct steer_prefix {
 	__u8 address[16];
 };
 
-struct steer_destination {
+/* How packets to a destination choose their path. The daemon writes it where it is, while packets read it. */
+struct steer_choice {
 	__u64 gap_ns;			/* between two flowlets */
 	__u32 mode;			/* STEER_ */
 	__u32 slots[STEER_SLOTS];	/* path ids */
@@ -56,6 +59,8 @@ struct steer_destination {
 struct steer_program {
 	__u32 length;			/* octets of `header` that are in use; 0: none */
 	__u32 most;			/* longest inner packet, octets */
+	__u32 is_left;			/* no slot names it any more: flowlets on it end */
+	__u32 pad;
 	__u8 header[STEER_HEADER];	/* IPv6 without traffic class and payload length, then the SRH if there is one */
 };
 
@@ -86,8 +91,7 @@ struct steer_probing {
 
 struct steer_flow {
 	__u64 last_ns;
-	__u32 slot;
-	__u32 pad;
+	__u64 flowlet;			/* of its present one: STEER_FLOWLET_ID, and the place of its destination above */
 };
 
 /* Counters; the index in the map `counters`. */
@@ -123,8 +127,10 @@ const volatile struct steer_sets steer_sets = {};
 #define KEPT LIBBPF_PIN_BY_NAME
 
 TABLE(control, ARRAY, __u32, struct steer_control, 1, 0, KEPT);
-TABLE(destinations, LPM_TRIE, struct steer_prefix, struct steer_destination, STEER_DESTINATIONS, BPF_F_NO_PREALLOC, KEPT);
-TABLE(programs, ARRAY, __u32, struct steer_program, STEER_PROGRAMS, 0, KEPT);
+/* The place in `choices` of what has this prefix. */
+TABLE(destinations, LPM_TRIE, struct steer_prefix, __u32, STEER_DESTINATIONS, BPF_F_NO_PREALLOC, KEPT);
+TABLE(choices, ARRAY, __u32, struct steer_choice, STEER_DESTINATIONS, BPF_F_MMAPABLE, KEPT);
+TABLE(programs, ARRAY, __u32, struct steer_program, STEER_PROGRAMS, BPF_F_MMAPABLE, KEPT);
 TABLE(traffic, PERCPU_ARRAY, __u32, struct steer_traffic, STEER_PROGRAMS, 0, KEPT);
 TABLE(flows, LRU_HASH, __u64, struct steer_flow, STEER_FLOWS, 0, KEPT);
 TABLE(asked, LRU_HASH, struct canopy_addr, __u64, STEER_ASKED, 0, OWN);

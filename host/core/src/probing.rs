@@ -25,7 +25,7 @@ use canopy_units::Monotonic;
 
 pub use fault::Fault;
 use way::Way;
-pub use way::{Answer, Counts, OfLate, RING, WayView};
+pub use way::{Answer, Counts, OfLate, QUEUED, RING, WayView};
 
 /// Ways at once: their numbers are STAMP Session Identifiers (RFC 8972), 1 ..= this.
 pub const MAX_WAYS: usize = 4095;

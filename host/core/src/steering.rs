@@ -8,6 +8,8 @@
 //!   use: the controller may be mistaken, and the host has no better path.
 //! - A **fault** that probes have found ([`crate::probing`]) takes a path out of use, as a link out of service does. If every path has one, those
 //!   that are least bad stay in use. Further probes find its direction, there by one way and back by another.
+//! - **Congestion** that probes have met on some paths and not on others leads part of the packets to the others ([`balance`]), where a mode
+//!   permits that flows take another path.
 //! - A user may **pin** a destination to one of its candidates, usable or not.
 //! - A change moves the slots of paths that left, and as many others as the balance needs. The rest keep their paths.
 //! - A **path id** names one program from when it is written until no slot has named it for [`REST`]. It is in the outer flow label.
@@ -18,6 +20,7 @@
 //!           fabric     links out of service, faults, pin
 //! ```
 
+mod balance;
 mod destination;
 mod directions;
 mod ids;
@@ -33,12 +36,14 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_model::ids::NodeId;
 use canopy_paths::fabric::PortOf;
 use canopy_paths::path::Path;
 use canopy_paths::program::Header;
 use canopy_units::Monotonic;
 use ipnet::Ipv6Net;
 
+use balance::Balance;
 use destination::{Active, Destination};
 pub use destination::{CandidateView, DestinationView, Share};
 use directions::{Direction, Directions, Pair};
@@ -50,7 +55,7 @@ use ways::Ways;
 
 use suspects::{Evidence, OWN, Ranked};
 
-use crate::probing::{Fault, OfLate, Role, Wanted};
+use crate::probing::{Counts, Fault, OfLate, Role, Wanted};
 
 /// Destinations at once.
 pub const MAX_DESTINATIONS: usize = 4096;
@@ -121,6 +126,8 @@ pub enum Command {
     },
     /// A destination has no programs any more.
     Forget(Ipv6Net),
+    /// No slot names this id any more: flowlets on it end.
+    Leave(PathId),
     /// No slot has named this id for [`REST`].
     Clear(PathId),
 }
@@ -178,6 +185,9 @@ pub struct Steering {
     destinations: BTreeMap<Ipv6Net, Destination>,
     ways: Ways,
     directions: Directions,
+    balance: Balance,
+    /// See [`Steering::compared`]; `None`: it may be others than before.
+    compared: Option<Arc<[Vec<Header>]>>,
     /// Paths that users have chosen, also of destinations that are not there now.
     pins: BTreeMap<Ipv6Net, Header>,
     /// Destinations that have no programs, for reasons that may have ended with the next fabric or the next free id.
@@ -196,6 +206,8 @@ impl Steering {
             destinations: BTreeMap::new(),
             ways: Ways::default(),
             directions: Directions::default(),
+            balance: Balance::default(),
+            compared: None,
             pins: BTreeMap::new(),
             refused: BTreeSet::new(),
             ids: Ids::default(),
@@ -208,7 +220,7 @@ impl Steering {
     pub fn restore(&mut self, restored: Vec<Restored>, unused: BTreeSet<PathId>, now: Monotonic) {
         let used = restored.iter().flat_map(|restored| restored.programs.keys().copied());
         self.ids.take(&used.chain(unused.iter().copied()).collect());
-        unused.into_iter().for_each(|id| self.ids.rest(id, now));
+        unused.into_iter().for_each(|id| self.leave(id, now));
         for Restored { prefix, slots, programs, is_pinned } in restored {
             if is_pinned && let Some((header, _)) = programs.values().next() {
                 self.pins.insert(prefix, header.clone());
@@ -270,6 +282,9 @@ impl Steering {
                 continue;
             }
             prefixes.extend(concerned);
+            if fault.is_some() {
+                self.balance.has_fault(&way);
+            }
             self.find_direction(&way);
             let concerned = match fault {
                 Some(_) => self.directions.with(&way),
@@ -288,6 +303,38 @@ impl Steering {
     /// move no packets.
     pub fn is_own(&self) -> bool {
         self.ways.is_own()
+    }
+
+    /// Whether congestion moves packets: a flow keeps its path otherwise.
+    pub fn balances(&self) -> bool {
+        self.settings.mode != Mode::Pinned
+    }
+
+    /// The ways that carry packets, those to each edge together. Work is in the order of the destinations after a change, and none otherwise.
+    pub fn compared(&mut self) -> Arc<[Vec<Header>]> {
+        let groups = self.compared.get_or_insert_with(|| {
+            let mut edges: BTreeMap<NodeId, BTreeSet<&Header>> = BTreeMap::new();
+            for (edge, way) in self.destinations.values().flat_map(Destination::taken) {
+                edges.entry(edge).or_default().insert(way);
+            }
+            let alternatives = edges.into_values().filter(|ways| ways.len() > 1);
+            alternatives.map(|ways| ways.into_iter().cloned().collect()).collect()
+        });
+        Arc::clone(groups)
+    }
+
+    /// Compares the ways to each edge by their probes, and has those that met less congestion carry more. `counts` are those of
+    /// [`Steering::compared`], in its order. Work is in the order of these ways, and of the destinations whose shares change.
+    pub fn balance(&mut self, counts: &[Vec<Option<Counts>>]) {
+        let mut prefixes = BTreeSet::new();
+        for (ways, counts) in self.compared().iter().zip(counts) {
+            let counted: Vec<(&Header, Counts)> =
+                ways.iter().zip(counts).filter_map(|(way, counts)| Some((way, (*counts)?))).collect();
+            for way in self.balance.compare(&counted) {
+                prefixes.extend(self.ways.prefixes(way));
+            }
+        }
+        prefixes.into_iter().for_each(|prefix| self.distribute(prefix));
     }
 
     /// Has the direction of a way's fault probed, if it has one and a sound way leads to its edge.
@@ -482,15 +529,18 @@ impl Steering {
 
     /// The destinations, in order.
     pub fn destinations(&self) -> impl Iterator<Item = DestinationView<'_>> {
-        self.destinations
-            .iter()
-            .map(|(prefix, destination)| destination.view(*prefix, self.pins.get(prefix), self.ways.faults()))
+        self.destinations.iter().map(|(prefix, destination)| self.view(*prefix, destination))
     }
 
     /// The destination that an address belongs to.
     pub fn destination(&self, address: Ipv6Addr) -> Option<DestinationView<'_>> {
         let (prefix, _) = self.map.as_ref()?.host(address)?;
-        Some(self.destinations.get(&prefix)?.view(prefix, self.pins.get(&prefix), self.ways.faults()))
+        Some(self.view(prefix, self.destinations.get(&prefix)?))
+    }
+
+    fn view<'a>(&self, prefix: Ipv6Net, destination: &'a Destination) -> DestinationView<'a> {
+        let weight = |way: &Header| self.balance.weight(way);
+        destination.view(prefix, self.pins.get(&prefix), self.ways.faults(), weight)
     }
 
     /// The present fabric.
@@ -510,7 +560,7 @@ impl Steering {
             let kept: BTreeSet<&Header> = candidates.iter().filter_map(|to| Some(&to.probe.as_ref()?.0)).collect();
             let gone: Vec<(Header, u32)> =
                 destination.probes().filter(|(header, _)| !kept.contains(header)).cloned().collect();
-            self.ways.remove(prefix, gone.iter());
+            self.ways.remove(prefix, gone.iter()).iter().for_each(|way| self.balance.forget(way));
             let faults = self.ways.faults();
             let faulty = kept.iter().filter(|header| faults.contains_key(**header)).map(|header| (*header).clone());
             let led_over = gone.iter().flat_map(|(header, _)| self.directions.with(header));
@@ -553,26 +603,42 @@ impl Steering {
         }
         if !programs.is_empty() || active.len() != destination.active.len() {
             self.ways.changed(destination.probes().map(|(header, _)| header));
+            self.compared = None;
         }
         self.commands.extend(programs.into_iter().map(|(id, header, most)| Command::Program { id, header, most }));
         let gone = destination.set_active(active);
-        if let Some((slots, is_pinned)) = destination.distribute(pin.is_some()) {
+        self.distribute(prefix);
+        gone.into_iter().for_each(|id| self.leave(id, now));
+        Ok(())
+    }
+
+    /// Distributes a destination's slots over its active paths.
+    fn distribute(&mut self, prefix: Ipv6Net) {
+        let Some(destination) = self.destinations.get_mut(&prefix) else { return };
+        let is_pinned = self.pins.contains_key(&prefix);
+        let weight = |way: &Header| self.balance.weight(way);
+        if let Some((slots, is_pinned)) = destination.distribute(is_pinned, weight) {
             self.commands.push_back(Command::Destination { prefix, slots: Box::new(slots), is_pinned });
         }
-        gone.into_iter().for_each(|id| self.ids.rest(id, now));
-        Ok(())
+    }
+
+    /// No slot names the id any more.
+    fn leave(&mut self, id: PathId, now: Monotonic) {
+        self.ids.rest(id, now);
+        self.commands.push_back(Command::Leave(id));
     }
 
     fn forget(&mut self, prefix: Ipv6Net, now: Monotonic) {
         let Some(destination) = self.destinations.remove(&prefix) else { return };
-        self.ways.remove(prefix, destination.probes());
+        self.compared = None;
+        self.ways.remove(prefix, destination.probes()).iter().for_each(|way| self.balance.forget(way));
         // Of ways that are gone.
         let probes: Vec<Header> = destination.probes().map(|(header, _)| header.clone()).collect();
         probes.iter().for_each(|way| self.find_direction(way));
         if destination.is_written() {
             self.commands.push_back(Command::Forget(prefix));
         }
-        destination.active.into_iter().for_each(|active| self.ids.rest(active.id, now));
+        destination.active.into_iter().for_each(|active| self.leave(active.id, now));
     }
 
     /// Forgets the destination that has had no packets for longest, if there is no place for another. It reads all of them then.

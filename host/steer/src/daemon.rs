@@ -31,9 +31,8 @@ use crate::shown;
 const TICK: Duration = Duration::from_secs(5);
 /// Destinations that are taken before other events get their turn.
 const BATCH: usize = 64;
-
-/// While faults seem to be those of this host's own link, it is examined so often whether they still do.
-const OWN_AGAIN: Duration = Duration::from_millis(100);
+/// Interval at which congestion of paths is compared, and, while faults seem to be those of this host's own link, whether they still do.
+const COMPARE: Duration = Duration::from_millis(100);
 /// Changes of paths that are logged within [`LOGGED_WITHIN`], each in a line.
 const LOGGED: usize = 8;
 const LOGGED_WITHIN: Duration = Duration::from_secs(1);
@@ -106,8 +105,8 @@ impl Daemon {
         tokio::pin!(end);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut again = interval(OWN_AGAIN);
-        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut compare = interval(COMPARE);
+        compare.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut watchdog = self.notifier.alive_interval().map(interval);
         let mut batch = Vec::with_capacity(BATCH);
         self.fabric.away = Some((monotonic(), "it has not answered yet".to_owned()));
@@ -127,7 +126,7 @@ impl Daemon {
                     self.answer(request);
                 }
                 () = found(self.prober.as_ref()) => self.take_faults(),
-                _ = again.tick(), if self.is_own => self.set_faults(Vec::new()),
+                _ = compare.tick(), if self.is_own || self.steering.balances() => self.compare(),
                 () = wait(due) => self.steering.handle_timeout(monotonic()),
                 _ = tick.tick() => self.tick()?,
                 () = fed(watchdog.as_mut()) => self.notifier.alive(),
@@ -332,6 +331,20 @@ impl Daemon {
                 None => format!("path {path}: probes come back again"),
             });
         }
+    }
+
+    /// Compares paths by what their probes have shown of late.
+    fn compare(&mut self) {
+        if self.is_own {
+            self.set_faults(Vec::new());
+        }
+        let Some(prober) = self.prober.as_ref().filter(|_| self.steering.balances()) else { return };
+        let compared = self.steering.compared();
+        let counts: Vec<Vec<_>> = prober.with(|probing| {
+            let counts = |way: &Header| probing.way(way).map(|way| way.counts);
+            compared.iter().map(|ways| ways.iter().map(counts).collect()).collect()
+        });
+        self.steering.balance(&counts);
     }
 
     fn set_faults(&mut self, changes: Vec<(Header, Option<Fault>)>) {

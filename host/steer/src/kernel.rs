@@ -7,6 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use canopy_bpf::choices::Choices;
+use canopy_bpf::left::Left;
 use canopy_bpf::probes::Probes;
 use canopy_bpf::ring::Records;
 use canopy_bpf::steer::{Steer, types};
@@ -16,6 +18,7 @@ use canopy_units::nanos;
 use ipnet::Ipv6Net;
 
 use crate::header;
+use crate::places::Places;
 use crate::probe::Secret;
 
 /// Destinations that wait for the daemon; more wait in the ring buffer.
@@ -52,6 +55,9 @@ pub(crate) struct Steered {
 #[derive(Debug)]
 pub struct Kernel {
     steer: Steer,
+    choices: Choices,
+    left: Left,
+    places: Places,
     ifindex: u32,
     mode: types::steer_mode,
     gap_ns: u64,
@@ -70,7 +76,10 @@ impl Kernel {
             Mode::Flowlet => types::steer_mode::STEER_FLOWLET,
             Mode::Spray => types::steer_mode::STEER_SPRAY,
         };
-        Ok(Self { steer: Steer::load(dir)?, ifindex, mode, gap_ns: nanos(gap), source: None })
+        let steer = Steer::load(dir)?;
+        let (choices, left) = (steer.choices()?, steer.left()?);
+        let places = places(&steer, &choices)?;
+        Ok(Self { steer, choices, left, places, ifindex, mode, gap_ns: nanos(gap), source: None })
     }
 
     /// Attaches the programs in place of those of an earlier daemon: at the egress, and at the ingress for probes.
@@ -109,20 +118,18 @@ impl Kernel {
     }
 
     /// What an earlier daemon has written. Destinations get this one's mode and gap; those that cannot be read are removed.
-    pub(crate) fn written(&self) -> anyhow::Result<Written> {
+    pub(crate) fn written(&mut self) -> anyhow::Result<Written> {
         let (mut all, mut source) = (Vec::new(), None);
-        for key in self.steer.destinations().keys() {
-            let Some(written) = self.steer.destinations().get(&key)? else { continue };
-            match self.destination(&key, &written)? {
+        for (prefix, place) in self.places.all() {
+            let written = self.choices.get(place).unwrap_or_default();
+            match self.destination(prefix, &written)? {
                 Some((restored, of)) if source.is_none_or(|source| source == of) => {
                     source = Some(of);
-                    if (written.mode, written.gap_ns) != (self.mode.0, self.gap_ns) {
-                        let (mode, gap_ns) = (self.mode.0, self.gap_ns);
-                        self.steer.destinations().put(&key, &types::steer_destination { mode, gap_ns, ..written })?;
-                    }
+                    let (mode, gap_ns) = (self.mode.0, self.gap_ns);
+                    self.choices.put(place, &types::steer_choice { mode, gap_ns, ..written });
                     all.push(restored);
                 }
-                _ => self.steer.destinations().delete(&key)?,
+                _ => self.forget(prefix)?,
             }
         }
         let used: BTreeSet<PathId> = all.iter().flat_map(|restored| restored.programs.keys().copied()).collect();
@@ -138,10 +145,9 @@ impl Kernel {
 
     fn destination(
         &self,
-        key: &types::steer_prefix,
-        written: &types::steer_destination,
+        prefix: Ipv6Net,
+        written: &types::steer_choice,
     ) -> anyhow::Result<Option<(Restored, Ipv6Addr)>> {
-        let Ok(prefix) = Ipv6Net::new(key.address.into(), u8::try_from(key.length)?) else { return Ok(None) };
         let ids: Option<Vec<PathId>> = written.slots.iter().map(|id| PathId::new(*id)).collect();
         let Some(Ok(slots)) = ids.map(|ids| Box::<[PathId; SLOTS]>::try_from(ids.into_boxed_slice())) else {
             return Ok(None);
@@ -180,7 +186,7 @@ impl Kernel {
     }
 
     /// Carries a command out.
-    pub(crate) fn carry_out(&self, command: &Command) -> anyhow::Result<()> {
+    pub(crate) fn carry_out(&mut self, command: &Command) -> anyhow::Result<()> {
         match command {
             Command::Program { id, header, most } => {
                 let source = self.source.context("no outer source is known")?;
@@ -188,17 +194,36 @@ impl Kernel {
                 self.steer.programs().put(&id.get(), &header::program(*id, source, header, (*most).min(MOST))?)?;
             }
             Command::Destination { prefix, slots, is_pinned } => {
-                let written = types::steer_destination {
+                let written = types::steer_choice {
                     gap_ns: self.gap_ns,
                     mode: self.mode.0,
                     slots: slots.map(PathId::get),
                     is_pinned: u32::from(*is_pinned),
                 };
-                self.steer.destinations().put(&key(*prefix), &written)?;
+                self.direct(*prefix, &written)?;
             }
-            Command::Forget(prefix) => self.steer.destinations().delete(&key(*prefix))?,
+            Command::Forget(prefix) => self.forget(*prefix)?,
+            Command::Leave(id) => self.left.set(id.get()),
             Command::Clear(id) => self.steer.programs().put(&id.get(), &types::steer_program::default())?,
         }
+        Ok(())
+    }
+
+    /// Has packets to a destination choose so: the known one by a store to memory.
+    fn direct(&mut self, prefix: Ipv6Net, written: &types::steer_choice) -> anyhow::Result<()> {
+        if let Some(place) = self.places.get(prefix) {
+            self.choices.put(place, written);
+            return Ok(());
+        }
+        let place = self.places.take(prefix).context("no destination has left its place yet")?;
+        self.choices.put(place, written);
+        let is_known = self.steer.destinations().put(&key(prefix), &place);
+        is_known.inspect_err(|_| self.places.leave(prefix)).map_err(Into::into)
+    }
+
+    fn forget(&mut self, prefix: Ipv6Net) -> anyhow::Result<()> {
+        self.steer.destinations().delete(&key(prefix))?;
+        self.places.leave(prefix);
         Ok(())
     }
 
@@ -223,6 +248,22 @@ impl Kernel {
 
 fn key(prefix: Ipv6Net) -> types::steer_prefix {
     types::steer_prefix { length: prefix.prefix_len().into(), address: prefix.network().octets() }
+}
+
+/// The places of destinations in the maps of an earlier daemon. What has none of its own is removed.
+fn places(steer: &Steer, choices: &Choices) -> anyhow::Result<Places> {
+    let (mut of, mut used) = (BTreeMap::new(), BTreeSet::new());
+    for key in steer.destinations().keys() {
+        let Some(place) = steer.destinations().get(&key)? else { continue };
+        let prefix = u8::try_from(key.length).ok().and_then(|length| Ipv6Net::new(key.address.into(), length).ok());
+        match prefix {
+            Some(prefix) if place < choices.capacity() && used.insert(place) => {
+                of.insert(prefix, place);
+            }
+            _ => steer.destinations().delete(&key)?,
+        }
+    }
+    Ok(Places::new(choices.capacity(), of))
 }
 
 #[cfg(test)]

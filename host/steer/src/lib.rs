@@ -15,6 +15,7 @@ mod daemon;
 mod header;
 pub mod kernel;
 pub mod metrics;
+mod places;
 mod probe;
 mod prober;
 mod service;

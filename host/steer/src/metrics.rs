@@ -47,7 +47,7 @@ static PROBE_INTERVAL: Family<0> = Family::gauge(
 );
 static PROBES: Family<1> = Family::counter(
     "canopy_steer_probes",
-    "Probes by outcome: back; lost: taken for lost; not_sent. Those that are late (lost, and back after all) and marked (CE) are counted twice.",
+    "Probes by outcome: back; lost: taken for lost; not_sent. Those that are late (lost, and back after all), marked (CE) or congested (marked, or waited in queues) are counted again.",
     ["outcome"],
 );
 static PATHS: Family<2> = Family::gauge(
@@ -94,8 +94,15 @@ impl Source for Scrape {
             let states = [("sound", sound), ("faulty", probes.faulty), ("left_out", probes.left_out)];
             page.write(&PROBED, states.map(|(state, count)| ([state], u64::from(count))))?;
             page.one(&PROBE_INTERVAL, probes.interval_ns as f64 * probes.stretch / 1e9)?;
-            let pb::SteerProbes { back, late, marked, lost, not_sent, .. } = *probes;
-            let outcomes = [("back", back), ("late", late), ("lost", lost), ("marked", marked), ("not_sent", not_sent)];
+            let pb::SteerProbes { back, congested, late, lost, marked, not_sent, .. } = *probes;
+            let outcomes = [
+                ("back", back),
+                ("congested", congested),
+                ("late", late),
+                ("lost", lost),
+                ("marked", marked),
+                ("not_sent", not_sent),
+            ];
             page.write(&PROBES, outcomes.map(|(outcome, count)| ([outcome], count)))?;
         }
         let room = page.room(DESTINATION_SERIES);

@@ -43,7 +43,7 @@ pub(crate) fn paths(
     let view = steering.destination(address)?;
     let map = steering.map()?;
     let path = |path| {
-        let CandidateView { number, path, header, most, is_out, fault, probe, share } = path;
+        let CandidateView { number, path, header, most, is_out, fault, probe, weight, share } = path;
         let (packets, octets) = share.map(|share| traffic(share.id)).unwrap_or_default();
         let way = probe.and_then(&probed);
         let since = way.and_then(|way| way.since.filter(|_| fault.is_some()));
@@ -71,6 +71,8 @@ pub(crate) fn paths(
             least_rtt_ns: ns(|way| way.least),
             probes_back: count(|way| way.counts.back),
             probes_lost: count(|way| way.counts.lost - way.counts.late),
+            probes_congested: count(|way| way.counts.congested),
+            weight,
         }
     };
     let destination = Some(destination(&view, &traffic));
@@ -90,6 +92,7 @@ pub(crate) fn probes(steering: &Steering, probing: &Probing, refused: String) ->
         back: all.back,
         late: all.late,
         marked: all.marked,
+        congested: all.congested,
         lost: all.lost,
         not_sent: all.not_sent,
         refused,

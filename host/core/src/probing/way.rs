@@ -22,6 +22,8 @@ pub(super) const PATIENCE: u32 = 3;
 /// The longest round-trip time of late approaches the present one by this part of the difference, with each probe.
 const FORGET: u32 = 64;
 const SMOOTH: u32 = 8;
+/// A probe that takes so much longer than twice the least round-trip time has waited in a queue, at every round-trip time.
+pub const QUEUED: Duration = Duration::from_micros(100);
 
 /// What has become of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +90,8 @@ pub struct Counts {
     pub not_sent: u64,
     /// Have come back with a mark of congestion (CE).
     pub marked: u64,
+    /// Have come back with such a mark, or after more than twice the least round-trip time of their way and [`QUEUED`].
+    pub congested: u64,
 }
 
 impl Add for Counts {
@@ -100,6 +104,7 @@ impl Add for Counts {
             lost: self.lost + more.lost,
             not_sent: self.not_sent + more.not_sent,
             marked: self.marked + more.marked,
+            congested: self.congested + more.congested,
         }
     }
 }
@@ -232,6 +237,8 @@ impl Way {
     fn back(&mut self, sent: Sent, after: Duration, is_marked: bool, now: Monotonic) {
         self.counts.back += 1;
         self.counts.marked += u64::from(is_marked);
+        let has_waited = self.least.is_some_and(|least| after > least * 2 + QUEUED);
+        self.counts.congested += u64::from(is_marked || has_waited);
         self.of_late.add(0.0, 1.0);
         if sent.is_lost {
             self.counts.late += 1;

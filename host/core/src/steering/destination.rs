@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use canopy_model::ids::NodeId;
 use canopy_paths::path::Path;
 use canopy_paths::program::Header;
 use canopy_units::Monotonic;
@@ -42,6 +43,8 @@ pub(super) struct Destination {
     /// Of each candidate.
     conditions: Vec<Condition>,
     pub(super) active: Vec<Active>,
+    /// Of each active path the edge that it leads to, and the program of its probes.
+    taken: Vec<Option<(NodeId, Header)>>,
     /// As written, and whether as those of a pin.
     slots: Option<([PathId; SLOTS], bool)>,
     /// Some of the wanted paths have no id.
@@ -101,6 +104,8 @@ pub struct CandidateView<'a> {
     pub fault: Option<Fault>,
     /// The program of its probes, there and back.
     pub probe: Option<&'a Header>,
+    /// By which packets are shared among the active paths: above 0, less than 1 because of congestion.
+    pub weight: f64,
     /// What it carries; `None`: nothing.
     pub share: Option<Share>,
 }
@@ -116,8 +121,17 @@ pub struct Share {
 
 impl Destination {
     pub(super) fn new(now: Monotonic) -> Self {
-        let (candidates, conditions, active, packets) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
-        Self { candidates, conditions, active, slots: None, is_short: false, last_used: now, packets }
+        let (candidates, conditions, active, taken) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self {
+            candidates,
+            conditions,
+            active,
+            taken,
+            slots: None,
+            is_short: false,
+            last_used: now,
+            packets: BTreeMap::new(),
+        }
     }
 
     pub(super) fn restored(active: Vec<Active>, slots: [PathId; SLOTS], is_pinned: bool, now: Monotonic) -> Self {
@@ -186,12 +200,29 @@ impl Destination {
         let gone: Vec<PathId> = self.active.iter().map(|active| active.id).filter(|id| !is_kept(*id)).collect();
         gone.iter().for_each(|id| _ = self.packets.remove(id));
         self.active = active;
+        let taken = |active: &Active| {
+            let candidate = self.candidates.iter().find(|candidate| candidate.header == active.header)?;
+            Some((candidate.path.to.edge.node, candidate.probe.as_ref()?.0.clone()))
+        };
+        self.taken = self.active.iter().map(taken).collect();
         gone
     }
 
+    /// The ways of the active paths, each with the edge that it leads to.
+    pub(super) fn taken(&self) -> impl Iterator<Item = (NodeId, &Header)> {
+        self.taken.iter().flatten().map(|(edge, way)| (*edge, way))
+    }
+
     /// The slots and whether they are those of a pin, if anything of it has changed.
-    pub(super) fn distribute(&mut self, is_pinned: bool) -> Option<([PathId; SLOTS], bool)> {
-        let ids: Vec<PathId> = self.active.iter().map(|active| active.id).collect();
+    pub(super) fn distribute(
+        &mut self,
+        is_pinned: bool,
+        weight: impl Fn(&Header) -> f64,
+    ) -> Option<([PathId; SLOTS], bool)> {
+        let weights = self.taken.iter().map(|taken| taken.as_ref().map_or(1.0, |(_, way)| weight(way)));
+        // Until the fabric is known, all are alike.
+        let weights = weights.chain(std::iter::repeat(1.0));
+        let ids: Vec<(PathId, f64)> = self.active.iter().map(|active| active.id).zip(weights).collect();
         let slots = (distribute(self.slots.as_ref().map(|(slots, _)| slots), &ids)?, is_pinned);
         (self.slots.replace(slots) != Some(slots)).then_some(slots)
     }
@@ -211,6 +242,7 @@ impl Destination {
         prefix: Ipv6Net,
         pin: Option<&Header>,
         faults: &BTreeMap<Header, Fault>,
+        weight: impl Fn(&Header) -> f64,
     ) -> DestinationView<'_> {
         let conditions = self.conditions.iter().copied().chain(std::iter::repeat(Condition::default()));
         let paths = self.candidates.iter().zip(conditions).map(|(candidate, condition)| {
@@ -228,6 +260,7 @@ impl Destination {
                 is_out: condition.is_out,
                 fault: probe.as_ref().and_then(|(header, _)| faults.get(header).copied()),
                 probe: probe.as_ref().map(|(header, _)| header),
+                weight: probe.as_ref().map_or(1.0, |(header, _)| weight(header)),
                 share,
             }
         });

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The slots of a destination: each names a path id, and takes an equal share of the flows.
 
+use std::collections::BTreeMap;
+
 use super::PathId;
 
 /// Slots of a destination.
 pub const SLOTS: usize = 64;
+/// Weights differ by multiples of one part in so many.
+const WEIGHTS: f64 = 1024.0;
 
-/// Distributes the slots over `ids`, evenly up to one. A slot of `before` keeps its id if the balance permits: paths that leave move their
-/// slots alone, and paths that join take as many as they need.
-pub(super) fn distribute(before: Option<&[PathId; SLOTS]>, ids: &[PathId]) -> Option<[PathId; SLOTS]> {
-    let first = *ids.first()?;
-    let (share, more) = (SLOTS / ids.len(), SLOTS % ids.len());
+/// Distributes the slots over `ids` by their weights, as evenly as slots permit, and at least one to each. A slot of `before` keeps its id if
+/// the balance permits: paths that leave move their slots alone, and paths that get more take as many as they need.
+pub(super) fn distribute(before: Option<&[PathId; SLOTS]>, ids: &[(PathId, f64)]) -> Option<[PathId; SLOTS]> {
+    let (first, _) = *ids.first()?;
     // Those that have most slots already have the larger shares: that moves fewest.
-    let had = |id: &PathId| before.map_or(0, |slots| slots.iter().filter(|slot| *slot == id).count());
-    let mut left: Vec<(PathId, usize)> = ids.iter().map(|id| (*id, share)).collect();
-    left.sort_by_key(|(id, _)| std::cmp::Reverse(had(id)));
-    left.iter_mut().take(more).for_each(|(_, share)| *share += 1);
+    let mut had: BTreeMap<PathId, usize> = BTreeMap::new();
+    before.into_iter().flatten().for_each(|id| *had.entry(*id).or_default() += 1);
+    let mut left = shares(ids, |id| had.get(id).copied().unwrap_or(0));
     let mut slots = [None; SLOTS];
     for (slot, was) in slots.iter_mut().zip(before.into_iter().flatten()) {
         if let Some((id, left)) = left.iter_mut().find(|(id, left)| id == was && *left > 0) {
@@ -39,10 +41,30 @@ pub(super) fn distribute(before: Option<&[PathId; SLOTS]>, ids: &[PathId]) -> Op
     Some(slots.map(|slot| slot.unwrap_or_else(&mut next)))
 }
 
+/// How many slots each gets, those that had most before others of the same weight.
+fn shares(ids: &[(PathId, f64)], had: impl Fn(&PathId) -> usize) -> Vec<(PathId, usize)> {
+    // Whole numbers: equal weights are equal.
+    let weighed = ids.iter().map(|(id, weight)| (*id, (weight * WEIGHTS).round().max(1.0) as usize * SLOTS));
+    let weighed: Vec<(PathId, usize)> = weighed.collect();
+    let sum = weighed.iter().map(|(_, weight)| weight).sum::<usize>() / SLOTS;
+    let mut all: Vec<(PathId, usize)> = weighed;
+    // What is lifted to one slot has more than its part.
+    let part = |weight: usize| if weight < sum { 0 } else { weight % sum };
+    all.sort_by_key(|(id, weight)| std::cmp::Reverse((part(*weight), had(id))));
+    all.iter_mut().for_each(|(_, weight)| *weight = (*weight / sum).max(1));
+    let given: usize = all.iter().map(|(_, share)| share).sum();
+    all.iter_mut().take(SLOTS.saturating_sub(given)).for_each(|(_, share)| *share += 1);
+    // Each has one at least: the largest shares make up for it.
+    for _ in SLOTS..given {
+        if let Some((_, share)) = all.iter_mut().max_by_key(|(_, share)| *share) {
+            *share -= 1;
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -51,7 +73,11 @@ mod tests {
         of.iter().map(|id| PathId::new(*id).unwrap()).collect()
     }
 
-    fn shares(slots: &[PathId; SLOTS]) -> BTreeMap<PathId, usize> {
+    fn alike(ids: &[PathId]) -> Vec<(PathId, f64)> {
+        ids.iter().map(|id| (*id, 1.0)).collect()
+    }
+
+    fn counted(slots: &[PathId; SLOTS]) -> BTreeMap<PathId, usize> {
         let mut shares = BTreeMap::new();
         slots.iter().for_each(|id| *shares.entry(*id).or_insert(0) += 1);
         shares
@@ -65,12 +91,35 @@ mod tests {
             after in prop::collection::btree_set(1u32..40, 1..32),
         ) {
             let (before, after) = (ids(&Vec::from_iter(before)), ids(&Vec::from_iter(after)));
-            let old = distribute(None, &before).unwrap();
-            let new = distribute(Some(&old), &after).unwrap();
-            let (old_shares, new_shares) = (shares(&old), shares(&new));
+            let old = distribute(None, &alike(&before)).unwrap();
+            let new = distribute(Some(&old), &alike(&after)).unwrap();
+            let (old_shares, new_shares) = (counted(&old), counted(&new));
             let sizes = |shares: &BTreeMap<PathId, usize>| (*shares.values().min().unwrap(), *shares.values().max().unwrap());
             prop_assert!(sizes(&new_shares).1 - sizes(&new_shares).0 <= 1);
             prop_assert_eq!(new_shares.keys().copied().collect::<Vec<_>>(), after);
+            let kept: usize = new_shares.iter().map(|(id, share)| *share.min(old_shares.get(id).unwrap_or(&0))).sum();
+            let same = old.iter().zip(&new).filter(|(old, new)| old == new).count();
+            prop_assert_eq!(same, kept);
+        }
+
+        /// Catches shares that are not as the weights, slots that move though their paths keep their shares, and a path without any.
+        #[test]
+        fn shares_are_as_the_weights(
+            weights in prop::collection::btree_map(1u32..40, 1u32..=16, 1..32),
+            before in prop::collection::btree_set(1u32..40, 1..32),
+        ) {
+            let of: Vec<(PathId, f64)> =
+                weights.iter().map(|(id, weight)| (PathId::new(*id).unwrap(), f64::from(*weight) / 16.0)).collect();
+            let old = distribute(None, &alike(&ids(&Vec::from_iter(before)))).unwrap();
+            let new = distribute(Some(&old), &of).unwrap();
+            let (old_shares, new_shares) = (counted(&old), counted(&new));
+            let sum: f64 = of.iter().map(|(_, weight)| weight).sum();
+            // Those that have one slot at least have them from the others.
+            let lifted: f64 = of.iter().map(|(_, weight)| (1.0 - weight / sum * 64.0).max(0.0)).sum();
+            for (id, weight) in &of {
+                let (exact, share) = (weight / sum * 64.0, new_shares[id] as f64);
+                prop_assert!(share >= 1.0 && (share - exact).abs() < 1.0 + lifted, "{share} slots for {exact}");
+            }
             let kept: usize = new_shares.iter().map(|(id, share)| *share.min(old_shares.get(id).unwrap_or(&0))).sum();
             let same = old.iter().zip(&new).filter(|(old, new)| old == new).count();
             prop_assert_eq!(same, kept);
@@ -79,7 +128,7 @@ mod tests {
 
     #[test]
     fn neighbours_differ_and_no_path_means_no_slots() {
-        let slots = distribute(None, &ids(&[1, 2, 3])).unwrap();
+        let slots = distribute(None, &alike(&ids(&[1, 2, 3]))).unwrap();
         assert!(slots.windows(2).all(|two| two[0] != two[1]));
         assert_eq!(distribute(None, &[]), None);
     }

@@ -6,7 +6,7 @@ use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::usid::UsidBlock;
 
 use super::*;
-use crate::probing::{Answer, OfLate, Probing, WayNumber};
+use crate::probing::{Answer, Counts, OfLate, Probing, WayNumber};
 
 const SETTINGS: Settings =
     Settings { mode: Mode::Pinned, gap: Duration::from_micros(500), paths: 4, idle: Duration::from_secs(600) };
@@ -45,6 +45,7 @@ struct Kernel {
     programs: BTreeMap<PathId, (Header, u32)>,
     destinations: BTreeMap<Ipv6Net, ([PathId; SLOTS], bool)>,
     ever: BTreeMap<PathId, Header>,
+    left: BTreeSet<PathId>,
 }
 
 impl Kernel {
@@ -60,10 +61,14 @@ impl Kernel {
                     slots.iter().for_each(|id| assert!(self.programs.contains_key(id), "{id} has no program"));
                     self.destinations.insert(prefix, (*slots, is_pinned));
                 }
+                Command::Leave(id) => {
+                    assert!(!self.destinations.values().any(|(slots, _)| slots.contains(&id)), "{id} is in use");
+                    self.left.insert(id);
+                }
                 Command::Forget(prefix) => assert!(self.destinations.remove(&prefix).is_some()),
                 Command::Clear(id) => {
                     assert!(!self.destinations.values().any(|(slots, _)| slots.contains(&id)), "{id} is in use");
-                    assert!(self.programs.remove(&id).is_some());
+                    assert!(self.programs.remove(&id).is_some() && self.left.remove(&id), "flowlets may be on {id}");
                 }
             }
         }
@@ -472,6 +477,48 @@ fn what_is_no_host_of_the_fabric_is_refused() {
     assert_eq!(steering.next_command(), None);
 }
 
+/// The counts after `n` rounds of 16 probes, of which those over this spine met congestion.
+fn congested(way: &Header, spine: &str, n: u64) -> Option<Counts> {
+    let met = if way.destination.to_string().starts_with(spine) { 16 * n } else { 0 };
+    Some(Counts { back: 16 * n, congested: met, ..Counts::default() })
+}
+
+/// Catches congestion that moves no packets, those of flows that keep their paths, those to other edges, or those that a user has pinned.
+#[test]
+fn congestion_leads_packets_to_other_paths_where_flows_may_take_them() {
+    for (mode, moves) in [(Mode::Pinned, false), (Mode::Flowlet, true), (Mode::Spray, true)] {
+        let mut steering = Steering::new(Settings { mode, ..SETTINGS });
+        assert_eq!(steering.set_map(Some(clos(3, 4)), BTreeSet::new(), at(0)), []);
+        let mut kernel = Kernel::default();
+        [host(3, 1), host(3, 2), host(2, 1)].iter().for_each(|to| steering.asked(*to, at(1)).unwrap());
+        steering.pin(host(3, 2), Some(2), at(1)).unwrap();
+        kernel.carry_out(&mut steering);
+        // Both edges, both over spine 102: only that of leaf 3 is congested.
+        let spine = "5f00:0:1:66:3:";
+        let balance = |steering: &mut Steering, counts: &dyn Fn(&Header) -> Option<Counts>| {
+            if !steering.balances() {
+                return;
+            }
+            let of = steering.compared().iter().map(|ways| ways.iter().map(counts).collect()).collect::<Vec<_>>();
+            steering.balance(&of);
+        };
+        (0..=1).for_each(|n| balance(&mut steering, &|way| congested(way, spine, n)));
+        kernel.carry_out(&mut steering);
+        let share = |kernel: &Kernel, to| kernel.addresses(to)["5f00:0:1:66:3::"];
+        assert_eq!(share(&kernel, host(3, 1)), if moves { 13 } else { 16 }, "{mode:?}");
+        assert_eq!((share(&kernel, host(3, 2)), kernel.addresses(host(2, 1)).into_values().max()), (64, Some(16)));
+        let view = steering.destination(host(3, 1)).unwrap();
+        let weights: Vec<f64> = view.paths.iter().map(|path| path.weight).collect();
+        assert_eq!(weights.iter().filter(|weight| **weight < 1.0).count(), usize::from(moves), "{weights:?}");
+        // 16 rounds without congestion give all back.
+        (2..18).for_each(|n| {
+            balance(&mut steering, &|way| Some(Counts { back: 16 * n, ..congested(way, spine, 1)? }));
+        });
+        kernel.carry_out(&mut steering);
+        assert_eq!(kernel.addresses(host(3, 1)).into_values().collect::<Vec<_>>(), [16; 4], "{mode:?}");
+    }
+}
+
 /// Catches slots of healthy paths that move, a program under an id that packets under way still have, and a path that never comes back.
 #[test]
 fn a_link_out_of_service_moves_the_slots_of_its_paths_alone_and_gets_them_back() {
@@ -545,8 +592,10 @@ fn a_pin_holds_over_faults_and_restarts_and_ends_with_its_path() {
     let mut next = Steering::new(SETTINGS);
     let (restored, unused) = kernel.restored();
     assert_eq!(unused.len(), 3);
-    next.restore(restored, unused, at(3));
+    next.restore(restored, unused.clone(), at(3));
     next.set_map(Some(Arc::clone(&map)), BTreeSet::new(), at(3));
+    // Once more, in case that the process has ended before it was done.
+    unused.iter().for_each(|id| assert_eq!(next.next_command(), Some(Command::Leave(*id))));
     assert_eq!((next.next_command(), number(&next, 103)), (None, of_103));
     assert_eq!(next.destination(host(2, 1)).unwrap().pinned, Some(of_103));
     // Without that spine, and not permitted for a while.

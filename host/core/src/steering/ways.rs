@@ -41,17 +41,24 @@ impl Ways {
         }
     }
 
-    /// A destination has no paths over these any more.
-    pub(super) fn remove<'a>(&mut self, prefix: Ipv6Net, probes: impl Iterator<Item = &'a (Header, u32)>) {
+    /// A destination has no paths over these any more. Returns those that no destination has.
+    pub(super) fn remove<'a>(
+        &mut self,
+        prefix: Ipv6Net,
+        probes: impl Iterator<Item = &'a (Header, u32)>,
+    ) -> Vec<&'a Header> {
+        let mut gone = Vec::new();
         for (header, _) in probes {
             let Some(way) = self.ways.get_mut(header) else { continue };
             way.prefixes.remove(&prefix);
             if way.prefixes.is_empty() {
                 self.ways.remove(header);
                 self.faults.remove(header);
+                gone.push(header);
             }
             self.changed.insert(header.clone());
         }
+        gone
     }
 
     /// The role of these may have changed.
@@ -70,6 +77,11 @@ impl Ways {
     pub(super) fn of(&self, header: &Header) -> Option<(&Ipv6Net, Option<Fault>)> {
         let way = self.ways.get(header)?;
         Some((way.prefixes.first()?, self.faults.get(header).copied()))
+    }
+
+    /// The destinations that it leads to.
+    pub(super) fn prefixes(&self, header: &Header) -> impl Iterator<Item = Ipv6Net> {
+        self.ways.get(header).into_iter().flat_map(|way| way.prefixes.iter().copied())
     }
 
     /// All, with their faults.

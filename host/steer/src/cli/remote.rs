@@ -197,6 +197,7 @@ fn probes_json(probes: &pb::SteerProbes) -> Value {
         "back": probes.back,
         "late": probes.late,
         "marked": probes.marked,
+        "congested": probes.congested,
         "lost": probes.lost,
         "notSent": probes.not_sent,
         "silent": probes.silent,
@@ -239,6 +240,9 @@ fn paths_table(paths: &pb::GetSteeredPathsResponse) -> String {
             pb::SteerFault::BlackHole => Some("black hole"),
             pb::SteerFault::Loss => Some("loss"),
             pb::SteerFault::Unspecified if !path.is_usable => Some("out of service"),
+            pb::SteerFault::Unspecified if path.path_id > 0 && path.weight > 0.0 && path.weight < 1.0 => {
+                Some("congested")
+            }
             pb::SteerFault::Unspecified => None,
         };
         let part = if path.path_id == 0 {
@@ -299,6 +303,8 @@ fn paths_json(paths: &pb::GetSteeredPathsResponse) -> Value {
             "leastRttSeconds": if path.least_rtt_ns > 0 { Some(path.least_rtt_ns as f64 / 1e9) } else { None },
             "probesBack": path.probes_back,
             "probesLost": path.probes_lost,
+            "probesCongested": path.probes_congested,
+            "weight": path.weight,
         })
     };
     json!({

@@ -101,7 +101,7 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
     let steering = settings.steering();
     let dir = pin_dir(&settings);
     let _alone = alone(&dir, &settings.interface)?;
-    let kernel = Kernel::load(&dir, ifindex, steering.mode, steering.gap)?;
+    let mut kernel = Kernel::load(&dir, ifindex, steering.mode, steering.gap)?;
     let Written { destinations, unused, source } =
         kernel.written().context("reading what an earlier daemon has written")?;
     let unknown = kernel.unknown()?;

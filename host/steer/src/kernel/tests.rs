@@ -119,7 +119,7 @@ fn a_packet_leaves_behind_the_header_of_its_program() {
 
 #[test]
 fn a_long_program_has_an_srh() {
-    let kernel = kernel(Mode::Pinned, Duration::from_millis(1), 1);
+    let mut kernel = kernel(Mode::Pinned, Duration::from_millis(1), 1);
     for segments in 1..=3u8 {
         let list: Vec<Ipv6Addr> = (1..=segments).map(|n| a(&format!("5f00:0:{n}::"))).collect();
         let header = Header { destination: a("5f00:0:1:2:3:4:5:6"), segments: list.clone(), segments_left: segments };
@@ -194,30 +194,52 @@ fn a_flow_takes_another_path_after_a_gap_only() {
     assert!((1..=4).all(|path| paths.contains(&path)), "{paths:?}");
 }
 
+/// Catches other shares of the paths that reorder a flow, and a flow that keeps sending into a black hole.
+#[test]
+fn a_flowlet_keeps_its_path_until_no_packet_should_take_it() {
+    let mut kernel = kernel(Mode::Flowlet, Duration::from_secs(1000), 2);
+    let first = taken(&kernel, &roce(0, 0x11, 0));
+    let other = 3 - first;
+    let (prefix, slots) = (net("2001:db8:3::/64"), Box::new([id(other); SLOTS]));
+    kernel.carry_out(&Command::Destination { prefix, slots, is_pinned: false }).unwrap();
+    assert_eq!(taken(&kernel, &roce(1, 0x11, 1)), first, "its flowlet has not ended");
+    assert_eq!(taken(&kernel, &roce(0, 0x12, 0)), other);
+    kernel.carry_out(&Command::Leave(id(first))).unwrap();
+    assert_eq!(taken(&kernel, &roce(1, 0x11, 2)), other);
+    // The id names another program.
+    let header = Header { destination: a("5f00:0:1:9:3::"), segments: Vec::new(), segments_left: 0 };
+    kernel.carry_out(&Command::Program { id: id(first), header, most: 1400 }).unwrap();
+    let slots = Box::new([id(first); SLOTS]);
+    kernel.carry_out(&Command::Destination { prefix, slots, is_pinned: false }).unwrap();
+    kernel.carry_out(&Command::Leave(id(other))).unwrap();
+    assert_eq!([3, 4].map(|psn| taken(&kernel, &roce(1, 0x11, psn))), [first; 2]);
+}
+
+fn unchanged(kernel: &Kernel, frame: &[u8]) -> bool {
+    let run = kernel.steer.send(frame).unwrap();
+    (run.verdict, run.frame == frame) == (PASS, true)
+}
+
 #[test]
 fn what_is_not_to_be_steered_leaves_as_it_is() {
-    let kernel = kernel(Mode::Pinned, Duration::from_millis(1), 1);
-    let unchanged = |frame: &[u8]| {
-        let run = kernel.steer.send(frame).unwrap();
-        (run.verdict, run.frame == frame) == (PASS, true)
-    };
+    let mut kernel = kernel(Mode::Pinned, Duration::from_millis(1), 1);
     let to = a("2001:db8:3::7");
-    assert!(unchanged(&ipv6(a("2001:db8:2::9"), to, UDP, &[0; 20])), "another source");
-    assert!(unchanged(&ipv6(host(), a("5f00:0:1:2:3::"), 41, &[0x60; 48])), "a program");
-    assert!(unchanged(&ipv6(host(), a("fe80::1"), UDP, &[0; 20])));
-    assert!(unchanged(&ipv6(host(), a("ff02::1"), UDP, &[0; 20])));
-    assert!(unchanged(&ipv6(host(), a("2001:db8:1::7"), UDP, &[0; 20])), "its own prefix");
-    assert!(unchanged(&ipv6(host(), a("2001:db8:4::7"), UDP, &[0; 20])), "no destination");
+    assert!(unchanged(&kernel, &ipv6(a("2001:db8:2::9"), to, UDP, &[0; 20])), "another source");
+    assert!(unchanged(&kernel, &ipv6(host(), a("5f00:0:1:2:3::"), 41, &[0x60; 48])), "a program");
+    assert!(unchanged(&kernel, &ipv6(host(), a("fe80::1"), UDP, &[0; 20])));
+    assert!(unchanged(&kernel, &ipv6(host(), a("ff02::1"), UDP, &[0; 20])));
+    assert!(unchanged(&kernel, &ipv6(host(), a("2001:db8:1::7"), UDP, &[0; 20])), "its own prefix");
+    assert!(unchanged(&kernel, &ipv6(host(), a("2001:db8:4::7"), UDP, &[0; 20])), "no destination");
     let mut arp = roce(4, 1, 1);
     arp[12..14].copy_from_slice(&[8, 6]);
-    assert!(unchanged(&arp));
+    assert!(unchanged(&kernel, &arp));
     kernel.carry_out(&Command::Clear(id(1))).unwrap();
-    assert!(unchanged(&roce(4, 1, 1)));
+    assert!(unchanged(&kernel, &roce(4, 1, 1)));
     assert_eq!(counter(&kernel, "no_program"), 1);
     kernel.carry_out(&Command::Forget(net("2001:db8:3::/64"))).unwrap();
-    assert!(unchanged(&roce(4, 1, 1)));
+    assert!(unchanged(&kernel, &roce(4, 1, 1)));
     kernel.set_control(None).unwrap();
-    assert!(unchanged(&roce(4, 1, 1)));
+    assert!(unchanged(&kernel, &roce(4, 1, 1)));
     assert_eq!(counter(&kernel, "encapsulated"), 0);
 }
 
@@ -285,13 +307,12 @@ fn the_maps_outlive_the_daemon() {
         let prefix = net("2001:db8:3::/64");
         first.carry_out(&Command::Destination { prefix, slots: slots.clone(), is_pinned: true }).unwrap();
         drop(first);
-        let next = Kernel::load(&dir, 1, Mode::Spray, Duration::from_millis(2)).unwrap();
+        let mut next = Kernel::load(&dir, 1, Mode::Spray, Duration::from_millis(2)).unwrap();
         let Written { destinations, unused, source } = next.written().unwrap();
         let programs = [1, 2].map(|n: u16| (id(n.into()), (header(n), 1400))).into();
         assert_eq!(destinations, [Restored { prefix, slots, programs, is_pinned: true }]);
         assert_eq!((unused, source), (BTreeSet::from([id(3)]), Some(host())));
-        let key = next.steer.destinations().keys()[0];
-        let of = next.steer.destinations().get(&key).unwrap().unwrap();
+        let of = next.choices.get(next.places.get(prefix).unwrap()).unwrap();
         assert_eq!((of.mode, of.gap_ns), (2, 2_000_000), "the settings of the first one");
         // A destination that names a program which is not there is none.
         next.carry_out(&Command::Clear(id(2))).unwrap();
@@ -300,7 +321,7 @@ fn the_maps_outlive_the_daemon() {
         // Maps of another version.
         let own = std::fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
         std::fs::rename(&own, dir.join("0123456789abcdef")).unwrap();
-        let anew = Kernel::load(&dir, 1, Mode::Pinned, Duration::from_millis(1)).unwrap();
+        let mut anew = Kernel::load(&dir, 1, Mode::Pinned, Duration::from_millis(1)).unwrap();
         assert_eq!(anew.written().unwrap().unused, BTreeSet::new());
         assert!(own.exists() && std::fs::read_dir(&dir).unwrap().count() == 1);
     });
