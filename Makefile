@@ -78,7 +78,7 @@ web-build: ## what the controller embeds, from the sources in web/: run after a 
 	@scripts/install-tools.sh web
 	@scripts/web.sh build
 
-bench: tools build ## ns per packet, how soon a host's packets take another path, a change among many groups, a sample of telemetry, commits per second, what 2,000 watchers cost a write, both stores with 10^6 records, trees in a fabric of 2,880 nodes, a topology of 130,176 hosts, what callers wait for beside 23 attacks, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
+bench: tools build ## ns per packet, how soon a host's packets take another path, a change among many groups, a sample of telemetry, commits per second, what 2,000 watchers cost a write, both stores with 10^6 records, trees in a fabric of 2,880 nodes, a topology of 130,176 hosts, what callers wait for beside 23 attacks, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain, how evenly a host's packets load four spines, how long a silent black hole takes them
 	cargo bench -p canopy-datapath --features testbed --bench packets
 	cargo bench -p canopy-bpf --bench steer
 	cargo bench -p canopy-agent-runtime --bench delta
@@ -90,6 +90,7 @@ bench: tools build ## ns per packet, how soon a host's packets take another path
 	CANOPY_DEEP=1 CANOPY_ATTACK_SECONDS=3 cargo test --release -p canopy-controller-runtime --test abuse -- --nocapture
 	cargo run -q -p canopy-e2e --bin canopy-bench
 	cargo run -q -p canopy-e2e --bin canopy-bench-longhaul
+	cargo run -q -p canopy-e2e --bin canopy-bench-steer
 
 bench-scale: tools ## what a change costs in a large domain, beside what is to be reached: groups, joins, confirmations and a dead switch among 27,648 hosts, a topology of 130,176, a change among an agent's 4,000 groups, a controller with 1,008 agents and 10,000 groups
 	CANOPY_DEEP=1 cargo test --release -p canopy-controller-core --lib -- --nocapture --test-threads 1 a_change_costs a_topology_of

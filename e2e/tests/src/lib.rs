@@ -15,6 +15,7 @@ pub mod prometheus;
 pub mod queue;
 mod running;
 mod scapy;
+pub mod steered;
 
 pub use paused::{Paused, Starved};
 pub use running::Running;

@@ -7,7 +7,8 @@
 //! - Each way is probed at an interval: those that carry packets at [`Settings::interval`], those that wait for their turn at ten times that,
 //!   those with a fault ever more seldom, and for ever. Together they are at most [`Settings::rate`]: beyond it all intervals are stretched.
 //! - A probe is **lost** when it has not come back after three times the longest round-trip time of late, and at least the interval, and at
-//!   least 1 ms. One that comes back later takes that back.
+//!   least 1 ms; the one that makes a black hole sooner: after twice the longest, and at least three tenths of the interval. One that comes
+//!   back later takes that back.
 //! - A way has a **fault** after three losses in a row, or when losses are as frequent as those of a link that loses 5 % ([`fault`]).
 //!
 //! While this host itself stands still, nothing is lost: of a way whose turn came late, losses wait.

@@ -66,6 +66,11 @@ impl Health {
         self.relapses
     }
 
+    /// One more loss makes a black hole of a way without a fault.
+    pub(super) fn is_one_from_black_hole(&self) -> bool {
+        self.fault.is_none() && self.in_a_row + 1 == IN_A_ROW
+    }
+
     /// A probe has come back.
     pub(super) fn answered(&mut self, now: Monotonic) -> Option<Change> {
         self.in_a_row = 0;

@@ -106,8 +106,8 @@ impl World {
     }
 }
 
-/// The bound of the issue: three intervals and a millisecond, from any moment of the fault. Catches a loss that is judged only when the next
-/// probe is due, and a fault of another way.
+/// Three intervals and a millisecond from any moment of the fault, of which the daemon has half a millisecond. Catches a loss that is judged only
+/// when the next probe is due, a last probe that is waited for as long as the first one, and a fault of another way.
 #[test]
 fn a_silent_black_hole_is_found_within_three_intervals_and_a_millisecond() {
     for phase in 0..40 {
@@ -119,12 +119,12 @@ fn a_silent_black_hole_is_found_within_three_intervals_and_a_millisecond() {
         assert_eq!(world.changes.len(), 1, "{:?}", world.changes);
         let (found, way, what) = &world.changes[0];
         assert_eq!((way, what), (&header(2), &Some(Fault::BlackHole)));
-        assert!(found.since(fault) <= 4 * MS, "{:?} in phase {phase}", found.since(fault));
+        assert!(found.since(fault) <= 3 * MS + 500 * US, "{:?} in phase {phase}", found.since(fault));
         assert_eq!((world.view(2).since, world.view(1).fault), (Some(*found), None));
     }
 }
 
-/// Bounds of the issue: 5 % within 300 probes, false alarms below 0.1 %. Catches thresholds that are off by a loss.
+/// 5 % within 300 probes, false alarms below 0.1 %. Catches thresholds that are off by a loss.
 #[test]
 fn a_loss_of_5_percent_is_found_within_300_probes_and_none_is_not() {
     let (mut found, mut alarms) = (0, 0);

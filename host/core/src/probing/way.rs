@@ -19,6 +19,10 @@ pub(super) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 pub(super) const MOST_TIMEOUT: Duration = Duration::from_millis(250);
 /// Times the longest round-trip time of late.
 pub(super) const PATIENCE: u32 = 3;
+/// The same for a probe behind others that are lost already, and whose loss makes a black hole of them.
+const LAST_PATIENCE: u32 = 2;
+/// Its least timeout, as part of that of the others.
+const LAST_PART: f64 = 0.3;
 /// The longest round-trip time of late approaches the present one by this part of the difference, with each probe.
 const FORGET: u32 = 64;
 const SMOOTH: u32 = 8;
@@ -182,7 +186,7 @@ impl Way {
 
     /// When the next probe is due, or the first one of those under way is lost.
     pub(super) fn turn(&self, least: Duration) -> Monotonic {
-        let timeout = self.timeout(least);
+        let timeout = self.next_timeout(least);
         let lost = self.sent.iter().find(|sent| !sent.is_lost).map(|sent| (sent.at + timeout).max(self.patient_until));
         lost.map_or(self.due, |lost| lost.min(self.due))
     }
@@ -201,7 +205,6 @@ impl Way {
             self.patient_until = now + least;
         }
         let before = self.health.fault();
-        let timeout = self.timeout(least);
         let mut kept = VecDeque::with_capacity(RING);
         // The next probe takes the place of the one that is as far back as the ring is long.
         let oldest = self.next.wrapping_sub(RING as u32 - 1);
@@ -209,7 +212,7 @@ impl Way {
             let has_no_place = sent.sequence.wrapping_sub(oldest) > u32::MAX / 2;
             let answer = become_of(sent.sequence);
             let left = if let Answer::OnItsWay { left } = answer { left.max(sent.at) } else { sent.at };
-            let has_had_its_time = now >= left + timeout && now >= self.patient_until || has_no_place;
+            let has_had_its_time = now >= left + self.next_timeout(least) && now >= self.patient_until || has_no_place;
             match answer {
                 Answer::Back { after, is_marked } => self.back(sent, after, is_marked, now),
                 _ if sent.is_lost || !has_had_its_time => {
@@ -266,9 +269,16 @@ impl Way {
         self.longest = self.longest.or(longest);
     }
 
-    fn timeout(&self, least: Duration) -> Duration {
-        let longest = self.longest.map_or(MOST_TIMEOUT, |longest| longest.saturating_mul(PATIENCE));
-        longest.clamp(least, MOST_TIMEOUT)
+    /// That of the next probe that may be lost.
+    fn next_timeout(&self, least: Duration) -> Duration {
+        let of = |patience: u32, least: Duration| {
+            let longest = self.longest.map_or(MOST_TIMEOUT, |longest| longest.saturating_mul(patience));
+            longest.clamp(least, MOST_TIMEOUT)
+        };
+        match self.health.is_one_from_black_hole() {
+            true => of(LAST_PATIENCE, least.mul_f64(LAST_PART)),
+            false => of(PATIENCE, least),
+        }
     }
 
     pub(super) fn view(&self) -> WayView {
