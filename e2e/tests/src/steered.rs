@@ -100,7 +100,7 @@ impl Bed {
     /// Datagrams that have come to a host.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// Its counters cannot be read.
     pub fn arrived(&self, host: &str) -> Result<u64> {
         let out = self.lab.command(host, "cat")?.arg("/proc/net/snmp6").output()?;
         let counts = String::from_utf8(out.stdout)?;

@@ -120,6 +120,37 @@ class Count:
         self.packets = int(next(line.split()[0] for line in rest.splitlines() if "captured" in line))
 
 
+class Flapping:
+    """A port of a node that is down for 50 ms, and up for 50 ms, while this runs; a context manager that leaves it up."""
+
+    FLAP = """
+import fcntl, signal, socket, struct, sys, time
+port, ended = sys.argv[1].encode(), []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+ask = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+flags = struct.unpack("16xH", fcntl.ioctl(ask, SIOCGIFFLAGS, struct.pack("16sH14x", port, 0))[:18])[0]
+times = 0
+while not ended:
+    for now in (flags & ~IFF_UP, flags | IFF_UP):
+        fcntl.ioctl(ask, SIOCSIFFLAGS, struct.pack("16sH14x", port, now))
+        time.sleep(0.05)
+    times += 1
+print(times)
+"""
+
+    def __init__(self, node, port):
+        self.command = ["ip", "netns", "exec", f"cnp-{node}", "python3", "-c", self.FLAP, port]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.times = int(self.process.communicate(timeout=60)[0])
+
+
 class Paths(Case):
     """One RC connection from s1 to r3, whose data and acknowledgements are in programs."""
 
@@ -214,3 +245,15 @@ class Paths(Case):
         self.assertGreater(len(switches), 4)
         self.assertGreater(min(over_n4.packets, over_n5.packets), 100)
         self.assertEqual((beside.packets, back_beside.packets), (0, 0), "they sent without a program")
+
+    def test_a_link_flaps_ten_times_a_second_under_ib_write_bw(self):
+        """canopy-steer on both hosts; the link over n4 has a carrier for 50 ms, and none for 50 ms. No queue pair fails."""
+        with Steered(SOURCE) as data, Steered(SINK) as acks:
+            there, back = data.paths(self.bed.addresses[SINK]), acks.paths(self.bed.addresses[SOURCE])
+            self.assertEqual((set(there), set(back)), (set(BESIDE), set(BESIDE)))
+            with Flapping("n4", "eth1") as flapping, Count("n5", "eth1", "ip6[6] == 41") as over_n5:
+                self.write_bw(20)
+            faults = {node: path["fault"] for node, path in data.paths(self.bed.addresses[SINK]).items()}
+        print(f"{flapping.times} times down, {over_n5.packets} packets over n5, then {faults} ", end="", flush=True)
+        self.assertGreater(flapping.times, 100)
+        self.assertGreater(over_n5.packets, 1000)

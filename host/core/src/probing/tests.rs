@@ -35,9 +35,10 @@ impl Random {
 struct Link {
     delay: Duration,
     loss: f64,
+    marks: bool,
 }
 
-const GOOD: Link = Link { delay: Duration::from_micros(50), loss: 0.0 };
+const GOOD: Link = Link { delay: Duration::from_micros(50), loss: 0.0, marks: false };
 const HOLE: Link = Link { loss: 1.0, ..GOOD };
 
 /// A fabric of ways, and the time.
@@ -46,8 +47,8 @@ struct World {
     links: BTreeMap<Header, Link>,
     random: Random,
     now: Monotonic,
-    /// When each probe comes back.
-    flying: BTreeMap<(WayNumber, u32), (Monotonic, Option<Monotonic>)>,
+    /// When each probe was sent, when it comes back, and whether it is marked.
+    flying: BTreeMap<(WayNumber, u32), (Monotonic, Option<Monotonic>, bool)>,
     sent: BTreeMap<Header, Vec<Monotonic>>,
     changes: Vec<(Monotonic, Header, Option<Fault>)>,
 }
@@ -74,13 +75,15 @@ impl World {
         let (now, flying) = (self.now, &self.flying);
         self.probing.handle_timeout(now, |way, sequence| match flying.get(&(way, sequence)) {
             None => Answer::NotSent,
-            Some((sent, Some(back))) if *back <= now => Answer::Back { after: back.since(*sent), is_marked: false },
-            Some((sent, _)) => Answer::OnItsWay { left: *sent },
+            Some((sent, Some(back), is_marked)) if *back <= now => {
+                Answer::Back { after: back.since(*sent), is_marked: *is_marked }
+            }
+            Some((sent, ..)) => Answer::OnItsWay { left: *sent },
         });
         while let Some(probe) = self.probing.next_probe() {
             let link = self.links[&probe.header];
             let back = (self.random.next() >= link.loss).then(|| self.now + link.delay);
-            self.flying.insert((probe.way, probe.sequence), (self.now, back));
+            self.flying.insert((probe.way, probe.sequence), (self.now, back, link.marks));
             self.sent.entry(probe.header).or_default().push(self.now);
         }
         while let Some((header, fault)) = self.probing.next_change() {
@@ -121,6 +124,42 @@ fn a_silent_black_hole_is_found_within_three_intervals_and_a_millisecond() {
         assert_eq!((way, what), (&header(2), &Some(Fault::BlackHole)));
         assert!(found.since(fault) <= 3 * MS + 500 * US, "{:?} in phase {phase}", found.since(fault));
         assert_eq!((world.view(2).since, world.view(1).fault), (Some(*found), None));
+    }
+}
+
+/// Catches a slow way whose third probe is lost before it can be back.
+#[test]
+fn two_losses_on_a_slow_way_are_no_black_hole() {
+    let mut world = World::new(FAST, 1);
+    let slow = Link { delay: 320 * US, ..GOOD };
+    world.links.insert(header(1), slow);
+    world.run(50 * MS);
+    let sent = world.sent(1);
+    world.links.insert(header(1), HOLE);
+    while world.sent(1) < sent + 2 {
+        world.run(10 * US);
+    }
+    world.links.insert(header(1), slow);
+    world.run(50 * MS);
+    assert_eq!((world.changes.clone(), world.view(1).counts.lost), (Vec::new(), 2));
+}
+
+/// Catches congestion that is seen by marks or by delay alone, and delay that is no queue.
+#[test]
+fn probes_that_are_marked_or_wait_have_met_congestion() {
+    for (link, has_met) in [
+        (Link { marks: true, ..GOOD }, true),
+        (Link { delay: 250 * US, ..GOOD }, true),
+        (Link { delay: 190 * US, ..GOOD }, false),
+    ] {
+        let mut world = World::new(FAST, 1);
+        world.run(50 * MS);
+        let before = world.view(1).counts;
+        assert_eq!(before.congested, 0);
+        world.links.insert(header(1), link);
+        world.run(50 * MS);
+        let (back, congested) = (world.view(1).counts.back - before.back, world.view(1).counts.congested);
+        assert!(back > 40 && congested.abs_diff(if has_met { back } else { 0 }) <= 2, "{congested} of {back}");
     }
 }
 
@@ -214,7 +253,7 @@ fn a_host_that_stands_still_loses_nothing() {
     world.changes.clear();
     // They come back only after the stop.
     let end = world.now + 300 * MS;
-    for (_, back) in world.flying.values_mut().filter(|(_, back)| back.is_some_and(|back| back > world.now)) {
+    for (_, back, _) in world.flying.values_mut().filter(|(_, back, _)| back.is_some_and(|back| back > world.now)) {
         *back = Some(end + 500 * US);
     }
     world.now = end;

@@ -256,5 +256,24 @@ mod tests {
         let counted = [(&ways[0], counts(0, 0)), (&ways[1], counts(16, 16)), (&ways[2], counts(16, 0))];
         assert_eq!(bed.balance.compare(&counted), [&ways[1]]);
         assert_eq!(bed.weights(), [1.0, 0.75, 1.0]);
+        // What it has had counts when it is enough.
+        let next = |back, congested| {
+            [(&ways[0], counts(back, congested)), (&ways[1], counts(32, 16)), (&ways[2], counts(32, 0))]
+        };
+        bed.balance.compare(&next(8, 8));
+        assert_eq!(bed.weights()[0], 1.0);
+        let next = [(&ways[0], counts(16, 16)), (&ways[1], counts(48, 16)), (&ways[2], counts(48, 0))];
+        assert_eq!(bed.balance.compare(&next)[0], &ways[0]);
+        assert_eq!(bed.weights()[0], 0.75);
+    }
+
+    /// Catches weights that all stay small, so that one which falls has nowhere to fall to.
+    #[test]
+    fn the_largest_weight_is_1() {
+        let mut bed = Bed::new(2);
+        (0..2).for_each(|n| bed.balance.has_fault(&way(n)));
+        assert_eq!(bed.weights(), [LEAST; 2]);
+        bed.round(16, |_| 0);
+        assert_eq!(bed.weights(), [1.0; 2]);
     }
 }

@@ -126,10 +126,23 @@ mod tests {
         }
     }
 
+    /// Catches shares that are more than there are slots, by which a path of little weight has none.
+    #[test]
+    fn each_path_has_a_slot_beside_many_of_more_weight() {
+        let all = ids(&Vec::from_iter(1..=32));
+        let heavy = distribute(None, &alike(&all[..20])).unwrap();
+        let of: Vec<(PathId, f64)> =
+            all.iter().zip(0..).map(|(id, n)| (*id, if n < 20 { 1.0 } else { 0.0625 })).collect();
+        let shares = counted(&distribute(Some(&heavy), &of).unwrap());
+        assert_eq!((shares.len(), shares.values().sum::<usize>()), (32, SLOTS));
+        assert!(all[20..].iter().all(|id| shares[id] == 1), "{shares:?}");
+    }
+
     #[test]
     fn neighbours_differ_and_no_path_means_no_slots() {
         let slots = distribute(None, &alike(&ids(&[1, 2, 3]))).unwrap();
         assert!(slots.windows(2).all(|two| two[0] != two[1]));
         assert_eq!(distribute(None, &[]), None);
+        assert_eq!(distribute(Some(&slots), &alike(&ids(&[3, 2, 1]))), Some(slots), "no slot needs to move");
     }
 }

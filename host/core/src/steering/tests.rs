@@ -510,6 +510,23 @@ fn congestion_leads_packets_to_other_paths_where_flows_may_take_them() {
         let view = steering.destination(host(3, 1)).unwrap();
         let weights: Vec<f64> = view.paths.iter().map(|path| path.weight).collect();
         assert_eq!(weights.iter().filter(|weight| **weight < 1.0).count(), usize::from(moves), "{weights:?}");
+        // The ways of a destination that is forgotten are compared no more, and it begins anew. One that had a fault begins with the least weight.
+        if moves {
+            assert_eq!(steering.compared().iter().map(|ways| ways.len()).collect::<Vec<_>>(), [4, 4]);
+            set_fault(&mut steering, way(1, 3), Some(Fault::BlackHole), at(2));
+            assert_eq!(steering.compared().iter().map(|ways| ways.len()).collect::<Vec<_>>(), [4, 3]);
+            set_fault(&mut steering, way(1, 3), None, at(2));
+            kernel.carry_out(&mut steering);
+            assert_eq!(kernel.addresses(host(3, 1))["5f00:0:1:65:3::"], 1);
+            steering.pin(host(3, 2), None, at(2)).unwrap();
+            assert_eq!(steering.compared().len(), 2);
+            [2, 3600].iter().for_each(|now| steering.used(|_| 0, at(*now)));
+            assert_eq!(steering.compared().len(), 0);
+            [host(3, 1), host(2, 1)].iter().for_each(|to| steering.asked(*to, at(3600)).unwrap());
+            kernel.carry_out(&mut steering);
+            assert_eq!(kernel.addresses(host(3, 1)).into_values().collect::<Vec<_>>(), [16; 4]);
+            continue;
+        }
         // 16 rounds without congestion give all back.
         (2..18).for_each(|n| {
             balance(&mut steering, &|way| Some(Counts { back: 16 * n, ..congested(way, spine, 1)? }));

@@ -189,6 +189,8 @@ fn a_flow_takes_another_path_after_a_gap_only() {
     let long = kernel(Mode::Flowlet, Duration::from_secs(1000), 4);
     let first = taken(&long, &roce(0, 0x11, 0));
     assert!((1..100).all(|psn| taken(&long, &roce(1, 0x11, psn)) == first));
+    let paths: BTreeSet<u32> = (0x20..0x60).map(|qpn| taken(&long, &roce(0, qpn, 0))).collect();
+    assert_eq!(paths.len(), 4, "flows begin on paths of their own");
     let short = kernel(Mode::Flowlet, Duration::from_nanos(1), 4);
     let paths: Vec<u32> = (1..200).map(|psn| taken(&short, &roce(1, 0x11, psn))).collect();
     assert!((1..=4).all(|path| paths.contains(&path)), "{paths:?}");
@@ -208,11 +210,21 @@ fn a_flowlet_keeps_its_path_until_no_packet_should_take_it() {
     assert_eq!(taken(&kernel, &roce(1, 0x11, 2)), other);
     // The id names another program.
     let header = Header { destination: a("5f00:0:1:9:3::"), segments: Vec::new(), segments_left: 0 };
-    kernel.carry_out(&Command::Program { id: id(first), header, most: 1400 }).unwrap();
+    kernel.carry_out(&Command::Program { id: id(first), header: header.clone(), most: 1400 }).unwrap();
     let slots = Box::new([id(first); SLOTS]);
     kernel.carry_out(&Command::Destination { prefix, slots, is_pinned: false }).unwrap();
     kernel.carry_out(&Command::Leave(id(other))).unwrap();
     assert_eq!([3, 4].map(|psn| taken(&kernel, &roce(1, 0x11, psn))), [first; 2]);
+    // Another place: the entry may be that of another flow. And a program that is gone.
+    kernel.carry_out(&Command::Program { id: id(other), header: header.clone(), most: 1400 }).unwrap();
+    kernel.carry_out(&Command::Forget(prefix)).unwrap();
+    let slots = Box::new([id(other); SLOTS]);
+    kernel.carry_out(&Command::Destination { prefix, slots, is_pinned: false }).unwrap();
+    assert_eq!(taken(&kernel, &roce(1, 0x11, 5)), other);
+    let slots = Box::new([id(first); SLOTS]);
+    kernel.carry_out(&Command::Destination { prefix, slots, is_pinned: false }).unwrap();
+    kernel.carry_out(&Command::Clear(id(other))).unwrap();
+    assert_eq!(taken(&kernel, &roce(1, 0x11, 6)), first);
 }
 
 fn unchanged(kernel: &Kernel, frame: &[u8]) -> bool {
@@ -237,6 +249,7 @@ fn what_is_not_to_be_steered_leaves_as_it_is() {
     assert!(unchanged(&kernel, &roce(4, 1, 1)));
     assert_eq!(counter(&kernel, "no_program"), 1);
     kernel.carry_out(&Command::Forget(net("2001:db8:3::/64"))).unwrap();
+    assert!(kernel.steer.destinations().keys().is_empty());
     assert!(unchanged(&kernel, &roce(4, 1, 1)));
     kernel.set_control(None).unwrap();
     assert!(unchanged(&kernel, &roce(4, 1, 1)));
@@ -314,6 +327,14 @@ fn the_maps_outlive_the_daemon() {
         assert_eq!((unused, source), (BTreeSet::from([id(3)]), Some(host())));
         let of = next.choices.get(next.places.get(prefix).unwrap()).unwrap();
         assert_eq!((of.mode, of.gap_ns), (2, 2_000_000), "the settings of the first one");
+        // A destination whose place is another one's, or none, is not one.
+        let [place, beyond] = [next.places.get(prefix).unwrap(), next.choices.capacity()];
+        for (other, place) in [("2001:db8:4::/64", place), ("2001:db8:5::/64", beyond)] {
+            next.steer.destinations().put(&key(net(other)), &place).unwrap();
+        }
+        drop(next);
+        let mut next = Kernel::load(&dir, 1, Mode::Spray, Duration::from_millis(2)).unwrap();
+        assert_eq!((next.places.all(), next.steer.destinations().keys().len()), (vec![(prefix, place)], 1));
         // A destination that names a program which is not there is none.
         next.carry_out(&Command::Clear(id(2))).unwrap();
         let Written { destinations, unused, .. } = next.written().unwrap();
