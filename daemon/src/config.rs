@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 
 use layer::Layer;
 pub use layer::{Flags, VARIABLE_PREFIX};
-pub use value::{joined, list, text};
+pub use value::{groups, joined, list, text, users};
 
 /// The settings of a daemon: its fields are the keys.
 pub trait Settings: Serialize + DeserializeOwned {

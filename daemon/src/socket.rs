@@ -133,6 +133,21 @@ pub fn group(name: &str) -> Result<Option<u32>, String> {
     }
 }
 
+/// The number of a user, who may be written as a name or a number.
+///
+/// # Errors
+/// This machine has no such user.
+pub fn user(name: &str) -> Result<u32, String> {
+    if let Ok(uid) = name.parse() {
+        return Ok(uid);
+    }
+    match nix::unistd::User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => Err(format!("this machine has no user {name:?}: create it, or use a number")),
+        Err(error) => Err(format!("looking up the user {name:?}: {error}")),
+    }
+}
+
 async fn refuse_live(path: &Path) -> Result<(), SocketError> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -199,5 +214,13 @@ mod tests {
     fn a_group_is_a_name_or_a_number() {
         assert_eq!((group(""), group("17"), group("root")), (Ok(None), Ok(Some(17)), Ok(Some(0))));
         assert!(group("no-such-group").unwrap_err().contains("use a number"));
+    }
+
+    #[test]
+    fn a_user_is_a_name_or_a_number() {
+        assert_eq!((user("17"), user("root")), (Ok(17), Ok(0)));
+        for none in ["no-such-user", "", "-1"] {
+            assert!(user(none).unwrap_err().contains("use a number"), "{none}");
+        }
     }
 }

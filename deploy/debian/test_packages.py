@@ -263,7 +263,7 @@ class Packages:
         self.drop_in("canopy-controller", 'Environment="CANOPY__GRPC__LISTEN=unix:/run/canopy/agents/controller.sock,[::1]:8641"\n')
         until("the controller", 20, lambda: self.nodes())
         self.m.shell(f"sed -i 's|^#controller = .*|controller = \"{controller}\"\\nhost = \"r1\"|' /etc/canopy/host-agent.toml")
-        self.m.shell('sed -i "s/^uids = .*/uids = [$(id -u app)]/" /etc/canopy/host-agent.toml')
+        self.m.shell('sed -i "s/^uids = .*/uids = [\\"app\\"]/" /etc/canopy/host-agent.toml')
         self.m.shell(f"canopyctl --server {REST} host enroll r1 2>/dev/null | canopy-host-agent enroll")
         self.m.run("systemctl", "start", "canopy-host-agent")
         services.check(self.m, "canopy-host-agent")
@@ -284,7 +284,7 @@ class Packages:
     def canopy_steer_has_the_fabric_of_that_agent(self):
         refused = lambda: "uid" in self.steering()["reason"] and "host_socket.uids" in self.steering()["reason"]
         until("canopy-steer to be refused by the agent", 20, refused)
-        self.m.shell('sed -i "s/^uids = .*/uids = [$(id -u app), $(id -u canopy-steer)]/" /etc/canopy/host-agent.toml; systemctl restart canopy-host-agent')
+        self.m.shell('sed -i "s/^uids = .*/uids = [$(id -u app), \\"canopy-steer\\"]/" /etc/canopy/host-agent.toml; systemctl restart canopy-host-agent')
         has_it = lambda: (found := self.steering())["steers"] and found["agentAwaySeconds"] == 0
         until("canopy-steer to have the fabric", 30, has_it)
         assert (self.steering()["nodes"], self.steering()["hosts"]) == (2, 2), self.steering()

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use canopy_agent_link::{Attestation, Target};
-use canopy_daemon::config::{Faults, Settings, joined, list};
+use canopy_daemon::config::{Faults, Settings, groups, joined, users};
 use canopy_daemon::log::LogConfig;
 use canopy_daemon::socket;
 use canopy_identity::Subject;
@@ -92,11 +92,11 @@ pub struct HostSocket {
     pub path: PathBuf,
     /// Group of the socket's file, a name or a number; empty = the agent's own.
     pub group: String,
-    /// Permitted users.
-    #[serde(deserialize_with = "list")]
+    /// Permitted users, each by name or number.
+    #[serde(deserialize_with = "users")]
     pub uids: Vec<u32>,
-    /// Permitted groups; only the effective group of a process counts (SO_PEERCRED reports no other).
-    #[serde(deserialize_with = "list")]
+    /// Permitted groups, likewise; only the effective group of a process counts (SO_PEERCRED reports no other).
+    #[serde(deserialize_with = "groups")]
     pub gids: Vec<u32>,
     /// Pods call instead of users: each call has the token of its pod, and no user has a right, root included.
     pub kubernetes: bool,
@@ -357,7 +357,8 @@ mod tests {
             ),
             ("kubernetes = { token_file = '/token', authority_file = '/authorities' }", "kubernetes.token_file"),
             ("host_socket.path = 'relative'", "host_socket.path"),
-            ("host_socket.uids = 'alice'", "host_socket.uids"),
+            ("host_socket.uids = 'no-such-user'", "host_socket.uids"),
+            ("host_socket.gids = [0, 'no-such-group']", "host_socket.gids"),
             ("host_socket.kubernetes = true", "host_socket.kubernetes"),
             ("controller = 'https://a:1'\nhost_socket = { kubernetes = true, uids = [0] }", "host_socket.kubernetes"),
             ("controller = 'https://a:1'\nhost_socket = { kubernetes = true, gids = [0] }", "host_socket.kubernetes"),
@@ -394,7 +395,8 @@ mod tests {
     #[test]
     fn an_empty_path_means_no_socket_and_variables_are_text() {
         let variables = [
-            ("CANOPY__HOST_SOCKET__UIDS", "1000,1001"),
+            ("CANOPY__HOST_SOCKET__UIDS", "1000,1001,root"),
+            ("CANOPY__HOST_SOCKET__GIDS", "root"),
             ("CANOPY__HOST_SOCKET__GROUP", "44"),
             ("CANOPY__STAMP__PORT", "863"),
             ("CANOPY__CONGESTION__DISCLOSE", "false"),
@@ -402,7 +404,8 @@ mod tests {
         ];
         let config = read("host_socket.path = ''", &variables).unwrap();
         assert_eq!((config.host_socket.path, config.host_socket.group), (PathBuf::new(), "44".into()));
-        assert_eq!((config.host_socket.uids, config.stamp.port), (vec![1000, 1001], 863));
+        assert_eq!((config.host_socket.uids, config.stamp.port), (vec![1000, 1001, 0], 863));
+        assert_eq!(config.host_socket.gids, [0]);
         assert_eq!((config.congestion.disclose, config.log.format), (false, LogFormat::Json));
         assert!(
             read("controller = 'https://a:1'", &[("CANOPY__HOST_SOCKET__KUBERNETES", "true")])

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Types of values that a file writes one way and a variable another.
 
+use crate::socket;
+
 /// For serde's `deserialize_with`: a list, or its items in one text between commas, each parsed by [`std::str::FromStr`].
 ///
 /// # Errors
@@ -38,6 +40,31 @@ where
     };
     let parse = |item: &String| item.parse().map_err(|why| serde::de::Error::custom(format_args!("{item:?}: {why}")));
     items.iter().map(parse).collect()
+}
+
+/// For serde's `deserialize_with`: as [`list`], of users of this machine by their names or numbers. The values are their numbers.
+///
+/// # Errors
+/// This machine has no such user.
+pub fn users<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
+    numbers(from, socket::user)
+}
+
+/// For serde's `deserialize_with`: the same of groups.
+///
+/// # Errors
+/// This machine has no such group.
+pub fn groups<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
+    let number = |name: &str| socket::group(name)?.ok_or_else(|| "a group has a name or a number".to_owned());
+    numbers(from, number)
+}
+
+fn numbers<'de, D: serde::Deserializer<'de>>(
+    from: D,
+    number: impl Fn(&str) -> Result<u32, String>,
+) -> Result<Vec<u32>, D::Error> {
+    let names: Vec<String> = list(from)?;
+    names.iter().map(|name| number(name).map_err(serde::de::Error::custom)).collect()
 }
 
 /// For serde's `with`: a value whose text has items between commas, which a file may also write as a list.

@@ -131,9 +131,9 @@ struct Run {
     /// socket.group: group that may open the socket, by name or number [default: the daemon's own].
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<String>,
-    /// socket.uids: user that may pin paths, besides root and the daemon's own; repeatable.
-    #[arg(long = "uid", value_name = "UID")]
-    uids: Vec<u32>,
+    /// socket.uids: user that may pin paths, by name or number, besides root and the daemon's own; repeatable.
+    #[arg(long = "uid", value_name = "USER")]
+    uids: Vec<String>,
     /// metrics.listen: serves Prometheus metrics at http://ADDRESS/metrics, such as [::1]:9411.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use canopy_daemon::config::{Faults, Settings, list};
+use canopy_daemon::config::{Faults, Settings, users};
 use canopy_daemon::log::LogConfig;
 use canopy_daemon::socket;
 use canopy_host_core::probing;
@@ -92,8 +92,8 @@ pub(crate) struct SocketConfig {
     pub(crate) path: PathBuf,
     /// Group of the socket's file, a name or a number; empty = the daemon's own.
     pub(crate) group: String,
-    /// Users that may pin paths.
-    #[serde(deserialize_with = "list")]
+    /// Users that may pin paths, each by name or number.
+    #[serde(deserialize_with = "users")]
     pub(crate) uids: Vec<u32>,
 }
 

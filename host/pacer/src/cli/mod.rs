@@ -118,9 +118,9 @@ struct Run {
     /// socket.group: group that may open the socket, by name or number [default: the daemon's own].
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<String>,
-    /// socket.uids: user that may open and close queue pairs, besides root and the daemon's own; repeatable.
-    #[arg(long = "uid", value_name = "UID")]
-    uids: Vec<u32>,
+    /// socket.uids: user that may open and close queue pairs, by name or number, besides root and the daemon's own; repeatable.
+    #[arg(long = "uid", value_name = "USER")]
+    uids: Vec<String>,
     /// nodes: node whose Long-haul CNPs are applied; repeatable.
     #[arg(long = "node", value_name = "ADDRESS")]
     nodes: Vec<Ipv6Addr>,
