@@ -187,7 +187,7 @@ impl Probing {
                 let is_long = way.next_sequence().wrapping_add(number.into()).is_multiple_of(LONG_EACH);
                 let most = way.wanted.as_ref().map(|wanted| wanted.most);
                 let length = most.filter(|_| is_long);
-                let sequence = way.send(now);
+                let sequence = way.send(now, is_long);
                 self.due.push_back(Probe { way: number, sequence, header: way.header.clone(), length });
                 // A delayed sender does not catch up with a burst, and keeps its place among the others.
                 let every = every.mul_f64(stretch).max(Duration::from_nanos(1));

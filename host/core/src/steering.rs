@@ -115,7 +115,7 @@ pub enum Command {
         /// Longest inner packet, octets.
         most: u32,
     },
-    /// The slots of a destination, at once.
+    /// The slots of a destination.
     Destination {
         /// Prefix of inner destinations.
         prefix: Ipv6Net,
@@ -282,8 +282,11 @@ impl Steering {
                 continue;
             }
             prefixes.extend(concerned);
-            if fault.is_some() {
-                self.balance.has_fault(&way);
+            match fault {
+                // Flows keep their shares; or another path would not help.
+                _ if !self.balances() || self.ways.is_own() => {}
+                Some(_) => self.balance.begin_fault(&way, now),
+                None => self.balance.end_fault(&way, now),
             }
             self.find_direction(&way);
             let concerned = match fault {
@@ -294,6 +297,7 @@ impl Steering {
         }
         let is_own = self.rank(of_late).first().is_some_and(|first| first.link == OWN);
         if self.ways.set_own(is_own) {
+            self.balance = Balance::default();
             prefixes.extend(self.ways.faulty_prefixes());
         }
         prefixes.into_iter().filter_map(|prefix| self.settle(prefix, now).err()).collect()
@@ -567,6 +571,7 @@ impl Steering {
             let concerned: Vec<Header> =
                 faulty.chain(led_over).chain(gone.iter().map(|(header, _)| header.clone())).collect();
             destination.set_candidates(candidates);
+            self.compared = None;
             concerned.iter().for_each(|way| self.find_direction(way));
         }
         self.settle(prefix, now)
@@ -615,7 +620,7 @@ impl Steering {
     /// Distributes a destination's slots over its active paths.
     fn distribute(&mut self, prefix: Ipv6Net) {
         let Some(destination) = self.destinations.get_mut(&prefix) else { return };
-        let is_pinned = self.pins.contains_key(&prefix);
+        let is_pinned = self.pins.get(&prefix).is_some_and(|pin| destination.has(pin));
         let weight = |way: &Header| self.balance.weight(way);
         if let Some((slots, is_pinned)) = destination.distribute(is_pinned, weight) {
             self.commands.push_back(Command::Destination { prefix, slots: Box::new(slots), is_pinned });

@@ -126,7 +126,7 @@ impl Daemon {
                     self.answer(request);
                 }
                 () = found(self.prober.as_ref()) => self.take_faults(),
-                _ = compare.tick(), if self.is_own || self.steering.balances() => self.compare(),
+                _ = compare.tick(), if self.is_own || self.prober.is_some() && self.steering.balances() => self.compare(),
                 () = wait(due) => self.steering.handle_timeout(monotonic()),
                 _ = tick.tick() => self.tick()?,
                 () = fed(watchdog.as_mut()) => self.notifier.alive(),

@@ -118,6 +118,35 @@ struct Sent {
     sequence: u32,
     at: Monotonic,
     is_lost: bool,
+    /// As long as the path takes: what it takes on slow links is no queue.
+    is_long: bool,
+}
+
+/// The least round-trip time of one to two minutes: a path may become longer.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    before: Duration,
+    now: Duration,
+    since: Monotonic,
+}
+
+impl Base {
+    const PERIOD: Duration = Duration::from_secs(60);
+
+    fn new(first: Duration, now: Monotonic) -> Self {
+        Self { before: first, now: first, since: now }
+    }
+
+    fn least(self) -> Duration {
+        self.before.min(self.now)
+    }
+
+    fn with(self, after: Duration, now: Monotonic) -> Self {
+        match now.since(self.since) >= Self::PERIOD {
+            true => Self { before: self.now, now: after, since: now },
+            false => Self { now: self.now.min(after), ..self },
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -136,6 +165,8 @@ pub(super) struct Way {
     health: Health,
     smoothed: Option<Duration>,
     least: Option<Duration>,
+    /// Of short probes.
+    base: Option<Base>,
     /// Of late.
     longest: Option<Duration>,
     counts: Counts,
@@ -159,6 +190,7 @@ impl Way {
             health: Health::new(),
             smoothed: None,
             least: None,
+            base: None,
             longest: None,
             counts: Counts::default(),
             of_late: OfLate::default(),
@@ -177,10 +209,10 @@ impl Way {
     }
 
     /// Returns the probe's sequence number.
-    pub(super) fn send(&mut self, now: Monotonic) -> u32 {
+    pub(super) fn send(&mut self, now: Monotonic, is_long: bool) -> u32 {
         let sequence = self.next;
         self.next = self.next.wrapping_add(1);
-        self.sent.push_back(Sent { sequence, at: now, is_lost: false });
+        self.sent.push_back(Sent { sequence, at: now, is_lost: false, is_long });
         sequence
     }
 
@@ -240,7 +272,7 @@ impl Way {
     fn back(&mut self, sent: Sent, after: Duration, is_marked: bool, now: Monotonic) {
         self.counts.back += 1;
         self.counts.marked += u64::from(is_marked);
-        let has_waited = self.least.is_some_and(|least| after > least * 2 + QUEUED);
+        let has_waited = !sent.is_long && self.base.is_some_and(|base| after > base.least() * 2 + QUEUED);
         self.counts.congested += u64::from(is_marked || has_waited);
         self.of_late.add(0.0, 1.0);
         if sent.is_lost {
@@ -256,6 +288,9 @@ impl Way {
         };
         self.smoothed = Some(self.smoothed.map_or(after, |smoothed| approach(smoothed, SMOOTH)));
         self.least = Some(self.least.map_or(after, |least| least.min(after)));
+        if !sent.is_long {
+            self.base = Some(self.base.map_or(Base::new(after, now), |base| base.with(after, now)));
+        }
         self.longest = Some(self.longest.map_or(after, |longest| approach(longest, FORGET).max(after)));
     }
 

@@ -6,8 +6,10 @@
 //! that excess, and rises by a constant amount while there is none. The largest weight is always 1, so that they do not all sink together.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use canopy_paths::program::Header;
+use canopy_units::Monotonic;
 
 use crate::probing::Counts;
 
@@ -19,6 +21,8 @@ const LEAST: f64 = 1.0 / 16.0;
 const FALL: f64 = 1.0 / 4.0;
 /// By how much a weight rises.
 const RISE: f64 = 1.0 / 32.0;
+/// A fault that has ended so soon was none.
+const BRIEF: Duration = Duration::from_millis(50);
 /// Standard deviations by which a path has to differ from the others.
 const SIGNIFICANT: f64 = 2.0;
 
@@ -31,8 +35,10 @@ pub(super) struct Balance {
 #[derive(Debug)]
 struct Way {
     weight: f64,
-    /// When it was compared last.
-    counts: Counts,
+    /// When it was compared last; `None`: never.
+    counts: Option<Counts>,
+    /// Since when it has a fault, and its weight before.
+    fault: Option<(Monotonic, f64)>,
 }
 
 /// The probes of a way since it was compared last.
@@ -71,7 +77,7 @@ impl Balance {
         for (((way, counts), weight), met) in ways.iter().zip(weights).zip(&met) {
             let Some(of) = self.ways.get_mut(*way) else { continue };
             if met.is_some() {
-                of.counts = *counts;
+                of.counts = Some(*counts);
             }
             let weight = (weight / largest).max(LEAST);
             if std::mem::replace(&mut of.weight, weight) != weight {
@@ -83,10 +89,7 @@ impl Balance {
 
     /// `None`: too few probes have come back.
     fn met(&mut self, way: &Header, counts: &Counts) -> Option<Met> {
-        if !self.ways.contains_key(way) {
-            self.ways.insert(way.clone(), Way { weight: 1.0, counts: *counts });
-        }
-        let before = &mut self.ways.get_mut(way)?.counts;
+        let before = self.way(way).counts.get_or_insert(*counts);
         // A way that was removed and is back counts from zero.
         if counts.back < before.back {
             *before = Counts::default();
@@ -96,11 +99,25 @@ impl Balance {
         (back >= ENOUGH).then(|| Met { share, variance: share * (1.0 - share) / back as f64 })
     }
 
-    /// A way that had a fault begins with the least weight when packets take it again.
-    pub(super) fn has_fault(&mut self, way: &Header) {
-        if let Some(way) = self.ways.get_mut(way) {
-            way.weight = LEAST;
+    /// A way that has a fault begins with the least weight when packets take it again.
+    pub(super) fn begin_fault(&mut self, way: &Header, now: Monotonic) {
+        let way = self.way(way);
+        way.fault.get_or_insert((now, way.weight));
+        way.weight = LEAST;
+    }
+
+    /// After a brief fault, such as one that a late probe takes back, it has its former weight.
+    pub(super) fn end_fault(&mut self, way: &Header, now: Monotonic) {
+        let way = self.way(way);
+        if let Some((since, weight)) = way.fault.take()
+            && now.since(since) < BRIEF
+        {
+            way.weight = weight;
         }
+    }
+
+    fn way(&mut self, way: &Header) -> &mut Way {
+        self.ways.entry(way.clone()).or_insert(Way { weight: 1.0, counts: None, fault: None })
     }
 
     /// Forgets a way.
@@ -241,7 +258,14 @@ mod tests {
         assert_eq!(bed.round(8, |n| 8 * n as u64), 0);
         assert_eq!(bed.round(8, |n| 8 * n as u64), 1);
         assert_eq!(bed.weights(), [1.0, 0.75 * 0.75]);
-        bed.balance.has_fault(&way(1));
+        let at = |ms| Monotonic::START + Duration::from_millis(ms);
+        bed.balance.begin_fault(&way(1), at(0));
+        assert_eq!(bed.weights(), [1.0, LEAST]);
+        bed.balance.end_fault(&way(1), at(10));
+        assert_eq!(bed.weights(), [1.0, 0.75 * 0.75], "a late probe has taken it back");
+        bed.balance.begin_fault(&way(1), at(20));
+        bed.balance.begin_fault(&way(1), at(90));
+        bed.balance.end_fault(&way(1), at(100));
         assert_eq!(bed.weights(), [1.0, LEAST]);
         bed.balance.forget(&way(1));
         assert_eq!(bed.weights(), [1.0; 2]);
@@ -271,7 +295,7 @@ mod tests {
     #[test]
     fn the_largest_weight_is_1() {
         let mut bed = Bed::new(2);
-        (0..2).for_each(|n| bed.balance.has_fault(&way(n)));
+        (0..2).for_each(|n| bed.balance.begin_fault(&way(n), Monotonic::START));
         assert_eq!(bed.weights(), [LEAST; 2]);
         bed.round(16, |_| 0);
         assert_eq!(bed.weights(), [1.0; 2]);

@@ -104,7 +104,7 @@ pub struct CandidateView<'a> {
     pub fault: Option<Fault>,
     /// The program of its probes, there and back.
     pub probe: Option<&'a Header>,
-    /// By which packets are shared among the active paths: above 0, less than 1 because of congestion.
+    /// By which packets are shared among the active paths: above 0, less than 1 because of congestion, or of a fault that has ended.
     pub weight: f64,
     /// What it carries; `None`: nothing.
     pub share: Option<Share>,
@@ -206,6 +206,11 @@ impl Destination {
         };
         self.taken = self.active.iter().map(taken).collect();
         gone
+    }
+
+    /// Whether one of its paths has this program.
+    pub(super) fn has(&self, program: &Header) -> bool {
+        self.candidates.iter().any(|candidate| candidate.header == *program)
     }
 
     /// The ways of the active paths, each with the edge that it leads to.

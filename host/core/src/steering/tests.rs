@@ -515,7 +515,7 @@ fn congestion_leads_packets_to_other_paths_where_flows_may_take_them() {
             assert_eq!(steering.compared().iter().map(|ways| ways.len()).collect::<Vec<_>>(), [4, 4]);
             set_fault(&mut steering, way(1, 3), Some(Fault::BlackHole), at(2));
             assert_eq!(steering.compared().iter().map(|ways| ways.len()).collect::<Vec<_>>(), [4, 3]);
-            set_fault(&mut steering, way(1, 3), None, at(2));
+            set_fault(&mut steering, way(1, 3), None, at(3));
             kernel.carry_out(&mut steering);
             assert_eq!(kernel.addresses(host(3, 1))["5f00:0:1:65:3::"], 1);
             steering.pin(host(3, 2), None, at(2)).unwrap();
@@ -527,6 +527,10 @@ fn congestion_leads_packets_to_other_paths_where_flows_may_take_them() {
             assert_eq!(kernel.addresses(host(3, 1)).into_values().collect::<Vec<_>>(), [16; 4]);
             continue;
         }
+        [Some(Fault::BlackHole), None]
+            .iter()
+            .zip(2..)
+            .for_each(|(fault, now)| set_fault(&mut steering, way(1, 3), *fault, at(now)));
         // 16 rounds without congestion give all back.
         (2..18).for_each(|n| {
             balance(&mut steering, &|way| Some(Counts { back: 16 * n, ..congested(way, spine, 1)? }));
@@ -534,6 +538,38 @@ fn congestion_leads_packets_to_other_paths_where_flows_may_take_them() {
         kernel.carry_out(&mut steering);
         assert_eq!(kernel.addresses(host(3, 1)).into_values().collect::<Vec<_>>(), [16; 4], "{mode:?}");
     }
+}
+
+/// Catches a host that compares nothing after a restart, faults of its own link that leave shares uneven, and one by which it has a path pinned
+/// that no user has chosen.
+#[test]
+fn shares_after_a_restart_and_of_the_hosts_own_link() {
+    let (mut first, mut kernel) = steering(&clos(3, 4));
+    first.pin(host(2, 1), Some(4), at(1)).unwrap();
+    first.asked(host(3, 1), at(1)).unwrap();
+    kernel.carry_out(&mut first);
+    // The pinned path goes: others are in its place, and none of them is pinned.
+    first.set_map(Some(clos(3, 3)), BTreeSet::new(), at(2));
+    kernel.carry_out(&mut first);
+    let to_2 = &"2001:db8:2:1::/64".parse().unwrap();
+    assert_eq!((kernel.addresses(host(2, 1)).len(), kernel.destinations[to_2].1), (3, false));
+    let mut next = Steering::new(Settings { mode: Mode::Spray, ..SETTINGS });
+    let (restored, unused) = kernel.restored();
+    next.restore(restored, unused, at(3));
+    assert_eq!(next.compared().len(), 0);
+    next.set_map(Some(clos(3, 3)), BTreeSet::new(), at(3));
+    assert_eq!(next.compared().iter().map(|ways| ways.len()).collect::<Vec<_>>(), [3, 3]);
+    // Losses of all alike.
+    let alike = |_: &Header| Some(OfLate { lost: 9.0, back: 91.0 });
+    let ways = [2, 3].iter().flat_map(|leaf| (1..=3).map(|spine| way(spine, *leaf)));
+    for way in ways.take(5) {
+        next.set_faults([(way, Some(Fault::Loss))], alike, at(4));
+    }
+    assert!(next.is_own());
+    kernel.carry_out(&mut next);
+    let shares: Vec<usize> =
+        [host(2, 1), host(3, 1)].iter().flat_map(|to| kernel.addresses(*to).into_values()).collect();
+    assert!(shares.len() == 6 && shares.iter().all(|share| (21..=22).contains(share)), "{shares:?}");
 }
 
 /// Catches slots of healthy paths that move, a program under an id that packets under way still have, and a path that never comes back.

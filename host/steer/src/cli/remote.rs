@@ -241,7 +241,7 @@ fn paths_table(paths: &pb::GetSteeredPathsResponse) -> String {
             pb::SteerFault::Loss => Some("loss"),
             pb::SteerFault::Unspecified if !path.is_usable => Some("out of service"),
             pb::SteerFault::Unspecified if path.path_id > 0 && path.weight > 0.0 && path.weight < 1.0 => {
-                Some("congested")
+                Some("reduced")
             }
             pb::SteerFault::Unspecified => None,
         };
