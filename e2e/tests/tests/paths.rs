@@ -35,6 +35,7 @@ fn headers(packets: &[Packet]) -> (usize, Option<(Ipv6Addr, u8)>) {
 #[test]
 fn a_program_passes_the_links_that_it_names_and_its_packet_arrives() {
     let bed = up("figure1").unwrap();
+    bed.wait_measured().unwrap();
     let in_srh = ["5f00:0:6:5:3::"];
     for (program, addresses) in [
         (json!(["5f00:0:4:6:5:3::", 0, []]), ["5f00:0:4:6:5:3::", "5f00:0:6:5:3::", "5f00:0:5:3::", "5f00:0:3::"]),
@@ -63,6 +64,7 @@ fn a_program_passes_the_links_that_it_names_and_its_packet_arrives() {
 #[test]
 fn a_program_takes_no_route() {
     let bed = up("figure1").unwrap();
+    bed.wait_measured().unwrap();
     let taps =
         WAY[1..].iter().map(|(node, port)| Capture::start_one_way(&bed.lab, node, port, Way::In, PROGRAMS).unwrap());
     let taps: Vec<_> = taps.collect();
