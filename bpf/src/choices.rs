@@ -35,13 +35,8 @@ const _: () = {
 unsafe impl Shared for Choice {}
 
 /// The map `choices`.
+#[derive(Debug)]
 pub struct Choices(Mapped<Choice>);
-
-impl std::fmt::Debug for Choices {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Choices")
-    }
-}
 
 impl Choices {
     pub(crate) fn of(map: &impl MapCore) -> Result<Self> {

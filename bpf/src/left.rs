@@ -21,13 +21,8 @@ struct Program([AtomicU32; size_of::<steer_program>() / size_of::<u32>()]);
 unsafe impl Shared for Program {}
 
 /// The map `programs`.
+#[derive(Debug)]
 pub struct Left(Mapped<Program>);
-
-impl std::fmt::Debug for Left {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Left")
-    }
-}
 
 impl Left {
     pub(crate) fn of(map: &impl MapCore) -> Result<Self> {

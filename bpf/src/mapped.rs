@@ -15,7 +15,6 @@ use crate::error::{Context, Result};
 pub(crate) unsafe trait Shared: Sync {}
 
 /// The values of an array with `BPF_F_MMAPABLE`, which lives as long as this.
-#[derive(Debug)]
 pub(crate) struct Mapped<T> {
     values: NonNull<T>,
     count: usize,
@@ -58,6 +57,12 @@ impl<T: Shared> Mapped<T> {
     pub(crate) fn get(&self, place: usize) -> Option<&T> {
         // SAFETY: the place is within the mapping; every bit pattern is a valid value, and all access to it is atomic.
         (place < self.count).then(|| unsafe { self.values.add(place).as_ref() })
+    }
+}
+
+impl<T> std::fmt::Debug for Mapped<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mapped").field("count", &self.count).finish_non_exhaustive()
     }
 }
 

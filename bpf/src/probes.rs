@@ -47,13 +47,8 @@ struct Way([Cell; RING]);
 unsafe impl Shared for Way {}
 
 /// The map `ways`.
+#[derive(Debug)]
 pub struct Probes(Mapped<Way>);
-
-impl std::fmt::Debug for Probes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Probes")
-    }
-}
 
 impl Probes {
     pub(crate) fn of(map: &impl MapCore) -> Result<Self> {
