@@ -117,6 +117,7 @@ lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.
 	python3 scripts/test_check_clocks.py
 	python3 scripts/check-clocks.py
 	python3 scripts/test_clean_room.py
+	python3 scripts/test_guest_fault.py
 	python3 scripts/test_test.py
 	python3 scripts/test_mutants.py
 	python3 scripts/mutants.py
