@@ -54,7 +54,7 @@ pub struct DryRun {
     /// Fields of the resource that would have other values.
     #[serde(default)]
     pub changes: Vec<FieldChange>,
-    /// What that does to nodes and groups, the worst first; 1000 at most.
+    /// What that does to nodes, groups and paths, the worst first; 1000 at most.
     #[serde(default)]
     pub effects: Vec<Effect>,
     /// How many more effects there are.
@@ -81,31 +81,34 @@ pub struct FieldChange {
     pub new: Option<Value>,
 }
 
-/// What a write does to a node or a group.
+/// What a write does to a node, a group, or the paths between edges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
-    /// `nodeAdded`, `nodeChanged`, `nodeRemoved`, `treeStarts`, `treeMoves`, `treeStays` (on drained links, for want of others), `treeStops`
-    /// or `groupDeleted`.
+    /// `nodeAdded`, `nodeChanged`, `nodeRemoved`, `treeStarts`, `treeMoves`, `treeStays` (on drained links, for want of others), `treeStops`,
+    /// `groupDeleted`, `pathsMore`, `pathsFewer`, `pathsStay` (on drained links, for want of others), `pathsStop` or `pathsNotCounted`.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     pub kind: effect::EffectKind,
-    /// `Node` or `Group`.
+    /// `Node`, `Group` or `Pairs`: pairs of nodes with hosts of which one may send path programs.
     #[schema(value_type = String)]
     pub object: effect::EffectObject,
-    /// Its name.
+    /// Its name. Of pairs the node that all of them have, or the first pair: `leaf1 - leaf2`.
     pub name: String,
-    /// What is no longer: of a tree the ports towards the root that only the old one has.
+    /// What is no longer: of a tree the ports towards the root that only the old one has; of pairs how many paths each had in service.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
     /// What is instead; of a tree that stops, why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
+    /// How many pairs; absent for other objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<u64>,
     /// Whether no packet is lost by it.
     pub lossless: bool,
 }
 
-from_fields!(effect::Effect { kind, object, name, from, to, lossless });
+from_fields!(effect::Effect { kind, object, name, from, to, pairs, lossless });
 
 /// Resources to check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -351,6 +351,11 @@ impl Network {
         self.broken.contains(link)
     }
 
+    /// Whether nothing can cross a link between nodes: an end has no carrier, or has left for good.
+    pub(crate) fn is_dead(&self, link: usize) -> bool {
+        self.is_broken(link) || self.ends[link].is_some_and(|ends| ends.iter().any(|end| self.has_left(*end)))
+    }
+
     /// Neighbouring nodes over links that carry packets.
     pub(crate) fn sound(&self, node: NodeIx) -> impl Iterator<Item = &Adjacent> + Clone {
         self.adjacent(node).filter(|a| !self.is_broken(a.link))

@@ -16,13 +16,24 @@ pub(crate) fn dry_run(done: Done) -> DryRun {
     let preview = done.preview.map(|preview| *preview);
     let (changes, effects, plan) = preview.map(|p| (p.changes, p.effects, p.plan)).unwrap_or_default();
     let count = |kind: EffectKind| effects.iter().filter(|e| e.kind == kind).count();
+    let pairs =
+        |kind: EffectKind| effects.iter().filter(|e| e.kind == kind).filter_map(|e| e.pairs).sum::<u64>() as usize;
     let lossy = effects.iter().filter(|e| e.kind == EffectKind::TreeMoves && !e.lossless).count();
     let parts = [
         (count(EffectKind::TreeStops), "tree stops", "trees stop"),
+        (pairs(EffectKind::PathsStop), "pair of edges loses its last path", "pairs of edges lose their last paths"),
         (count(EffectKind::GroupDeleted), "group is deleted with its members", "groups are deleted with their members"),
         (lossy, "tree moves with a gap", "trees move with a gap"),
         (count(EffectKind::TreeMoves) - lossy, "tree moves without loss", "trees move without loss"),
         (count(EffectKind::TreeStays), "tree stays for want of another way", "trees stay for want of another way"),
+        (
+            pairs(EffectKind::PathsStay),
+            "pair of edges keeps drained paths for want of others",
+            "pairs of edges keep drained paths for want of others",
+        ),
+        (pairs(EffectKind::PathsFewer), "pair of edges has fewer paths", "pairs of edges have fewer paths"),
+        (pairs(EffectKind::PathsNotCounted), "pair of edges is not counted", "pairs of edges are not counted"),
+        (pairs(EffectKind::PathsMore), "pair of edges has more paths", "pairs of edges have more paths"),
         (count(EffectKind::TreeStarts), "tree starts", "trees start"),
         (count(EffectKind::NodeRemoved), "node is removed", "nodes are removed"),
         (count(EffectKind::NodeAdded), "node is added", "nodes are added"),

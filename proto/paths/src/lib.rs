@@ -9,8 +9,10 @@
 //! - [`path`]: one path of a pair, its program and its MTU.
 //! - [`host`]: which programs a host may send.
 //! - [`pair`]: the paths of a pair, in an order in which the first ones share least.
+//! - [`count`]: how many paths pairs of edges have in service, without the paths.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
+pub mod count;
 pub mod decode;
 mod detour;
 pub mod fabric;

@@ -2297,7 +2297,7 @@ export interface components {
             apiVersion: "canopy/v1";
             /** @description Fields of the resource that would have other values. */
             changes?: components["schemas"]["FieldChange"][];
-            /** @description What that does to nodes and groups, the worst first; 1000 at most. */
+            /** @description What that does to nodes, groups and paths, the worst first; 1000 at most. */
             effects?: components["schemas"]["Effect"][];
             /**
              * @description `DryRun`.
@@ -2316,21 +2316,26 @@ export interface components {
             /** @description Changes and effects in one sentence. */
             summary?: string;
         };
-        /** @description What a write does to a node or a group. */
+        /** @description What a write does to a node, a group, or the paths between edges. */
         Effect: {
-            /** @description What is no longer: of a tree the ports towards the root that only the old one has. */
+            /** @description What is no longer: of a tree the ports towards the root that only the old one has; of pairs how many paths each had in service. */
             from?: string;
             /** @description Whether no packet is lost by it. */
             lossless: boolean;
-            /** @description Its name. */
+            /** @description Its name. Of pairs the node that all of them have, or the first pair: `leaf1 - leaf2`. */
             name: string;
-            /** @description `Node` or `Group`. */
+            /** @description `Node`, `Group` or `Pairs`: pairs of nodes with hosts of which one may send path programs. */
             object: string;
+            /**
+             * Format: uint64
+             * @description How many pairs; absent for other objects.
+             */
+            pairs?: number | null;
             /** @description What is instead; of a tree that stops, why. */
             to?: string;
             /**
-             * @description `nodeAdded`, `nodeChanged`, `nodeRemoved`, `treeStarts`, `treeMoves`, `treeStays` (on drained links, for want of others), `treeStops`
-             *     or `groupDeleted`.
+             * @description `nodeAdded`, `nodeChanged`, `nodeRemoved`, `treeStarts`, `treeMoves`, `treeStays` (on drained links, for want of others), `treeStops`,
+             *     `groupDeleted`, `pathsMore`, `pathsFewer`, `pathsStay` (on drained links, for want of others), `pathsStop` or `pathsNotCounted`.
              */
             type: string;
         };

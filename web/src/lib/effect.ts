@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a write would do to a node or group, in the words of `canopyctl diff` and `canopyctl drain --dry-run`.
+// What a write would do to a node, a group or paths, in the words of `canopyctl diff` and `canopyctl drain --dry-run`.
 import type { Effect } from "../api/types";
+import { count } from "./format";
 
 export function effectSentence(effect: Effect): string {
   const { name, from = "", to = "", lossless } = effect;
@@ -24,8 +25,25 @@ export function effectSentence(effect: Effect): string {
       return `group ${name}: its tree stops, and its receivers get no data: ${to}`;
     case "groupDeleted":
       return `group ${name}: deleted with ${from}`;
+    case "pathsMore":
+    case "pathsFewer":
+      return `paths of ${pairs(effect)}: ${to} in service, before: ${from}`;
+    case "pathsStay":
+      return `paths of ${pairs(effect)}: all are drained; packets stay on them for want of others`;
+    case "pathsStop":
+      return `paths of ${pairs(effect)}: none is left, and packets are lost`;
+    case "pathsNotCounted":
+      return `paths of ${pairs(effect)}: not counted, as that would take too long`;
     default:
       // Of a later controller.
       return `${effect.object} ${name}: ${effect.type}`;
   }
+}
+
+// Which pairs of edges: one, those of one edge, or more.
+function pairs({ name, pairs }: Effect): string {
+  const many = pairs ?? 1;
+  if (!name) return `${count(many)} pairs of edges`;
+  if (many === 1) return name;
+  return name.includes(" - ") ? `${count(many)} pairs of edges, such as ${name}` : `${name} and ${count(many)} edges`;
 }

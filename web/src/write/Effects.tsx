@@ -16,7 +16,7 @@ export function Effects({ name, of }: { name: string; of: DryRun }) {
       {effects.length > 0 && (
         <ul>
           {effects.slice(0, SHOWN).map((effect) => (
-            <li key={`${effect.type} ${effect.object} ${effect.name}`}>{effectSentence(effect)}</li>
+            <li key={`${effect.type} ${effect.object} ${effect.name} ${effect.from ?? ""} ${effect.to ?? ""}`}>{effectSentence(effect)}</li>
           ))}
           {more > 0 && <li>and {count(more)} more</li>}
         </ul>

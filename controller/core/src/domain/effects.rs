@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a prepared command would do to nodes and groups.
+//! What a prepared command would do to nodes, groups and paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,7 @@ use canopy_model::topology::Endpoint;
 
 use super::change::{Effect as Change, GroupEffect, LinksEffect, Replan, TopologyEffect};
 use super::drains::Drains;
+use super::pair_effects::{BOUNDS, of_pairs};
 use super::state::State;
 use crate::effect::{Effect, EffectKind, EffectObject};
 use crate::resource::{Behind, Group, GroupState, Step};
@@ -15,7 +16,8 @@ use crate::topology::Network;
 /// Ports towards the root of a tree.
 type Uplinks = BTreeSet<Endpoint>;
 
-/// See [`super::Domain::effects`]. As long as preparing the command took: all groups for a topology, those that it concerns for links, one for a group.
+/// See [`super::Domain::effects`]. As long as preparing the command took: all groups for a topology, those that it concerns for links, one for a group;
+/// and what [`of_pairs`] takes where links change.
 pub(super) fn effects(state: &State, change: &Change) -> Vec<Effect> {
     let mut found = match change {
         Change::Group(effect) => of_group(state, effect).into_iter().collect(),
@@ -56,6 +58,8 @@ fn of_topology(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
     let mut found = nodes(state, effect);
     let new = effect.topology.as_ref().map(|t| &*t.network);
     found.extend(of_replans(state, &effect.replans, new, &Uplinks::new()));
+    let both = state.network().zip(new);
+    found.extend(both.map(|(old, new)| of_pairs(old, new, &BOUNDS)).unwrap_or_default());
     found
 }
 
@@ -65,6 +69,7 @@ fn of_links(state: &State, effect: &LinksEffect) -> Vec<Effect> {
     let new = &*effect.topology.network;
     let drained = effect.drains.as_ref().map(|drains| drained(new, drains)).unwrap_or_default();
     found.extend(of_replans(state, &effect.replans, Some(new), &drained));
+    found.extend(state.network().map(|old| of_pairs(old, new, &BOUNDS)).unwrap_or_default());
     found
 }
 
@@ -151,7 +156,7 @@ fn nodes(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
 
 fn node(kind: EffectKind, name: &str, lossless: bool) -> Effect {
     let name = name.to_owned();
-    Effect { kind, object: EffectObject::Node, name, from: String::new(), to: String::new(), lossless }
+    Effect { kind, object: EffectObject::Node, name, from: String::new(), to: String::new(), pairs: None, lossless }
 }
 
 /// Both ends of all links that are drained.
@@ -161,5 +166,5 @@ fn drained(network: &Network, drains: &Drains) -> Uplinks {
 }
 
 fn group(kind: EffectKind, name: &str, from: String, to: String, lossless: bool) -> Effect {
-    Effect { kind, object: EffectObject::Group, name: name.to_owned(), from, to, lossless }
+    Effect { kind, object: EffectObject::Group, name: name.to_owned(), from, to, pairs: None, lossless }
 }

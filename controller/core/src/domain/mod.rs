@@ -96,6 +96,7 @@ mod multicast;
 mod node_views;
 mod out_of_service;
 mod paging;
+mod pair_effects;
 mod path_views;
 mod queries;
 mod recorded_rtts;
@@ -353,7 +354,7 @@ impl Domain {
         group.members.get(host).map(|m| (m.metadata(&group.metadata.tenant), m.spec()))
     }
 
-    /// What applying a prepared command would do to nodes and groups, the worst first. As long as preparing it took.
+    /// What applying a prepared command would do to nodes, groups and paths, the worst first. As long as preparing it took, and once the links for paths.
     pub fn effects(&self, prepared: &Prepared) -> Vec<effect::Effect> {
         effects::effects(&self.state, &prepared.effect)
     }

@@ -11,8 +11,7 @@ use super::{Far, LinkEnd, Network, NodeIx};
 pub(super) fn unusable(network: &Network) -> Arc<[LinkEnd]> {
     let is_unusable = |link: usize| {
         let ends = network.ends(link)?;
-        let is_dead = network.is_broken(link) || ends.iter().any(|end| network.has_left(*end));
-        (is_dead || network.is_drained(link)).then_some(ends[0])
+        (network.is_dead(link) || network.is_drained(link)).then_some(ends[0])
     };
     // The port of a link is found among those of its node.
     let end = |link: usize| {

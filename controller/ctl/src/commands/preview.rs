@@ -66,6 +66,27 @@ fn described(effect: &Effect) -> String {
         EffectKind::TreeStays => format!("! group {name}: its tree stays on {to}: there is no other way"),
         EffectKind::TreeStops => format!("! group {name}: its tree stops, and its receivers get no data: {to}"),
         EffectKind::GroupDeleted => format!("! group {name}: deleted with {from}"),
+        EffectKind::PathsMore => format!("+ paths of {}: {to} in service, before: {from}", pairs(effect)),
+        EffectKind::PathsFewer => format!("~ paths of {}: {to} in service, before: {from}", pairs(effect)),
+        EffectKind::PathsStay => {
+            format!("! paths of {}: all are drained; packets stay on them for want of others", pairs(effect))
+        }
+        EffectKind::PathsStop => format!("! paths of {}: none is left, and packets are lost", pairs(effect)),
+        EffectKind::PathsNotCounted => {
+            format!("? paths of {}: not counted, as that would take too long", pairs(effect))
+        }
+    }
+}
+
+/// Which pairs of edges.
+fn pairs(effect: &Effect) -> String {
+    let name = text(&effect.name);
+    match effect.pairs {
+        None | Some(1) if !effect.name.is_empty() => name,
+        Some(pairs) if effect.name.is_empty() => format!("{pairs} pairs of edges"),
+        Some(pairs) if !effect.name.contains(" - ") => format!("{name} and {pairs} edges"),
+        Some(pairs) => format!("{pairs} pairs of edges, such as {name}"),
+        None => "pairs of edges".to_owned(),
     }
 }
 
@@ -80,7 +101,12 @@ mod tests {
         let preview = json!({"apiVersion": "canopy/v1", "kind": "DryRun", "outcome": "updated", "summary": "updated: 3 fields; 2 trees move without loss",
             "changes": [{"pointer": "/spec/pathMtu", "old": 4096, "new": 1024}, {"pointer": "/metadata/labels/a", "new": "x".repeat(90)}, {"pointer": "/spec/links/3", "old": {"a": "n1/eth1"}}],
             "effects": [{"type": "treeStops", "object": "Group", "name": "g\u{1b}[2J", "to": "no way", "lossless": false},
-                {"type": "treeMoves", "object": "Group", "name": "h", "from": "n4/eth1", "to": "n4/eth2", "lossless": true}],
+                {"type": "treeMoves", "object": "Group", "name": "h", "from": "n4/eth1", "to": "n4/eth2", "lossless": true},
+                {"type": "pathsStop", "object": "Pairs", "name": "n1 - n2", "from": "1", "to": "0", "pairs": 1, "lossless": false},
+                {"type": "pathsStay", "object": "Pairs", "name": "n9", "from": "1", "to": "0", "pairs": 31, "lossless": true},
+                {"type": "pathsFewer", "object": "Pairs", "name": "n1 - n3", "from": "4", "to": "3", "pairs": 465, "lossless": true},
+                {"type": "pathsNotCounted", "object": "Pairs", "name": "", "pairs": 7, "lossless": false},
+                {"type": "pathsMore", "object": "Pairs", "name": "n1 - n3", "from": "3", "to": "4", "pairs": 2, "lossless": true}],
             "moreEffects": 7, "plan": "x"});
         let mut out = Vec::new();
         write("topology/default", &serde_json::from_value(preview).unwrap(), &mut out).unwrap();
@@ -90,7 +116,12 @@ mod tests {
             format!(
                 "topology/default would be updated: 3 fields; 2 trees move without loss\n  ~ /spec/pathMtu: 4096 -> 1024\n  + /metadata/labels/a: {cut}\n  \
                 - /spec/links/3: {{\"a\":\"n1/eth1\"}}\n  ! group g [2J: its tree stops, and its receivers get no data: no way\n  \
-                ~ group h: its tree moves from n4/eth1 to n4/eth2; no packet is lost\n  and 7 effects more: the dry run of the API has up to 1000\n"
+                ~ group h: its tree moves from n4/eth1 to n4/eth2; no packet is lost\n  \
+                ! paths of n1 - n2: none is left, and packets are lost\n  \
+                ! paths of n9 and 31 edges: all are drained; packets stay on them for want of others\n  \
+                ~ paths of 465 pairs of edges, such as n1 - n3: 3 in service, before: 4\n  \
+                ? paths of 7 pairs of edges: not counted, as that would take too long\n  \
+                + paths of 2 pairs of edges, such as n1 - n3: 4 in service, before: 3\n  and 7 effects more: the dry run of the API has up to 1000\n"
             )
         );
     }

@@ -140,3 +140,24 @@ async fn a_captured_header_is_decoded() {
     let error = broken["error"].as_str().unwrap();
     assert!(error.starts_with("uSID 2 of the destination address: no link leads from node 256 to node 768"), "{error}");
 }
+
+/// Catches a dry run that has trees alone, a number that a script cannot read, and effects of pairs beside those of groups without `pairs`.
+#[tokio::test]
+async fn a_dry_run_has_what_becomes_of_the_paths_of_pairs() {
+    let api = api().await;
+    let mut topology = clos();
+    topology["spec"]["hosts"][0]["pathPrograms"] = json!(true);
+    assert_eq!(api.put("/api/v1/topology", &topology).await.status, 200);
+    let drain = json!({"apiVersion": "canopy/v1", "kind": "Drain", "metadata": {"name": "x"}, "spec": {"node": "spine5", "reason": "x"}});
+    let dry = api.put("/api/v1/drains/x?dryRun=true", &drain).await.json();
+    let stays = json!({"type": "pathsStay", "object": "Pairs", "name": "leaf1 - leaf3", "from": "1", "to": "0", "pairs": 1, "lossless": true});
+    assert_eq!(dry["effects"].as_array().unwrap().iter().find(|e| e["object"] == "Pairs"), Some(&stays), "{dry}");
+    let summary = dry["summary"].as_str().unwrap();
+    assert!(summary.contains("1 pair of edges keeps drained paths for want of others"), "{summary}");
+    topology["spec"]["links"][1]["drained"] = json!(false);
+    let dry = api.put("/api/v1/topology?dryRun=true", &topology).await.json();
+    let more = json!({"type": "pathsMore", "object": "Pairs", "name": "leaf1 - leaf3", "from": "1", "to": "2", "pairs": 1, "lossless": true});
+    assert_eq!(dry["effects"].as_array().unwrap().iter().find(|e| e["object"] == "Pairs"), Some(&more), "{dry}");
+    assert!(dry["summary"].as_str().unwrap().ends_with("1 pair of edges has more paths, 3 nodes change"), "{dry}");
+    assert!(dry["effects"].as_array().unwrap().iter().all(|e| e["object"] == "Pairs" || e["pairs"].is_null()), "{dry}");
+}

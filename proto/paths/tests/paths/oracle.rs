@@ -103,11 +103,19 @@ fn check_order(paths: &Paths) {
     }
 }
 
-/// A Clos of two tiers, or of three with pods; some links are doubled, and some of them are absent.
+/// Two hosts of a Clos as [`clos_of_edges`] has it.
 fn clos() -> impl Strategy<Value = (Net, Attachment, Attachment)> {
+    let ends = (any::<prop::sample::Index>(), any::<prop::sample::Index>());
+    (clos_of_edges(), ends).prop_map(|((net, attached), (a, b))| {
+        let (a, b) = (attached[a.index(attached.len())], attached[b.index(attached.len())]);
+        (net, a, b)
+    })
+}
+
+/// A Clos of two tiers, or of three with pods, and a host of each edge; some links are doubled, and some of them are absent.
+pub(crate) fn clos_of_edges() -> impl Strategy<Value = (Net, Vec<Attachment>)> {
     let shape = (1_u16..3, 1_u16..4, 1_u16..4, 0_u16..3, proptest::collection::vec(0_u8..10, 64));
-    let ends = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>());
-    (shape, ends).prop_map(|((pods, leaves, spines, tops, dice), (a, b, is_reversed))| {
+    (shape, any::<bool>()).prop_map(|((pods, leaves, spines, tops, dice), is_reversed)| {
         let mut dice = dice.into_iter().cycle();
         let of_pod = |pod: u16, tier: u16, i: u16| 0x100 * (pod + 1) + 0x10 * tier + i + 1;
         let mut nodes = Vec::new();
@@ -141,14 +149,13 @@ fn clos() -> impl Strategy<Value = (Net, Attachment, Attachment)> {
                 }
             }
         }
-        let attached: Vec<Attachment> = edges.iter().map(|&edge| net.host(edge)).collect();
-        let (a, b) = (attached[a.index(attached.len())], attached[b.index(attached.len())]);
-        (net, a, b)
+        let attached = edges.iter().map(|&edge| net.host(edge)).collect();
+        (net, attached)
     })
 }
 
 /// Any connected graph of up to 8 nodes with parallel links.
-fn graph() -> impl Strategy<Value = (Net, Attachment, Attachment)> {
+pub(crate) fn graph() -> impl Strategy<Value = (Net, Attachment, Attachment)> {
     let more = proptest::collection::vec((0_u16..8, 0_u16..8), 0..10);
     (2_u16..=8, more, any::<prop::sample::Index>()).prop_map(|(nodes, more, b)| {
         let mut net = Net::new(1..=nodes);

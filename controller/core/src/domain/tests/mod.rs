@@ -47,6 +47,7 @@ mod map;
 mod moving;
 mod multicast;
 mod opening;
+mod pair_effects;
 mod paths;
 mod problems;
 mod proportion;
