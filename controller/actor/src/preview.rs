@@ -14,7 +14,7 @@ use crate::intent::{Intent, Target};
 pub struct Preview {
     /// Fields of the resource that would have other values.
     pub changes: Vec<Difference>,
-    /// What that does to nodes and groups, the worst first.
+    /// What that does to nodes, groups and paths, the worst first.
     pub effects: Vec<Effect>,
     /// Names these changes and effects. A write with it is carried out only while they are the same.
     pub plan: String,

@@ -86,19 +86,19 @@ pub struct FieldChange {
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
     /// `nodeAdded`, `nodeChanged`, `nodeRemoved`, `treeStarts`, `treeMoves`, `treeStays` (on drained links, for want of others), `treeStops`,
-    /// `groupDeleted`, `pathsMore`, `pathsFewer`, `pathsStay` (on drained links, for want of others), `pathsStop` or `pathsNotCounted`.
+    /// `groupDeleted`, `pathsMore`, `pathsFewer`, `pathsStay` (none in service: on drained links), `pathsStop` or `pathsNotCounted`.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     pub kind: effect::EffectKind,
     /// `Node`, `Group` or `Pairs`: pairs of nodes with hosts of which one may send path programs.
     #[schema(value_type = String)]
     pub object: effect::EffectObject,
-    /// Its name. Of pairs the node that all of them have, or the first pair: `leaf1 - leaf2`.
+    /// Its name. Of pairs the node that all of them have, or one of them: `leaf1 - leaf2`; empty for those that were not counted.
     pub name: String,
     /// What is no longer: of a tree the ports towards the root that only the old one has; of pairs how many paths each had in service.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
-    /// What is instead; of a tree that stops, why.
+    /// What is instead; of a tree that stops, why; of pairs how many paths each then has in service.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
     /// How many pairs; absent for other objects.

@@ -21,7 +21,7 @@ pub enum EffectKind {
     PathsFewer,
     /// A group's tree is another one.
     TreeMoves,
-    /// Pairs of edges have no path without drained links: sources keep using these.
+    /// Pairs of edges have no path without drained or dead links: sources keep using those that are drained.
     PathsStay,
     /// A group's tree keeps links that the drain takes out of service: there is no other way.
     TreeStays,
@@ -33,6 +33,9 @@ pub enum EffectKind {
     PathsStop,
     /// A group no longer has a tree: its receivers get no data.
     TreeStops,
+    /// One of a later version, in an answer that is read.
+    #[serde(other)]
+    Unknown,
 }
 
 /// What an effect is on.
@@ -44,6 +47,9 @@ pub enum EffectObject {
     Group,
     /// Pairs of nodes with hosts of which one may send path programs.
     Pairs,
+    /// One of a later version, in an answer that is read.
+    #[serde(other)]
+    Unknown,
 }
 
 /// One effect.
@@ -53,12 +59,12 @@ pub struct Effect {
     pub kind: EffectKind,
     /// To which kind of object.
     pub object: EffectObject,
-    /// Its name. Of pairs the edge that all of them have, or the first pair: `leaf1 - leaf2`.
+    /// Its name. Of pairs the edge that all of them have, or one of them: `leaf1 - leaf2`; empty for those that were not counted.
     pub name: String,
     /// What is no longer: of a tree the ports towards the root that only the old one has; of pairs how many paths each had in service; empty where
     /// there is nothing.
     pub from: String,
-    /// What is instead; of a tree that stops, why.
+    /// What is instead; of a tree that stops, why; of pairs how many paths each then has in service.
     pub to: String,
     /// How many pairs of edges; `None` for other objects.
     pub pairs: Option<u64>,

@@ -104,7 +104,7 @@ pub enum Command {
     },
     /// Show a group, node, link, host or drain in full, with its datapath counters.
     Describe(DescribeArgs),
-    /// Show what files, or an earlier version of a resource, would change, and what that would do to nodes and groups.
+    /// Show what files, or an earlier version of a resource, would change, and what that would do to nodes, groups and paths.
     Diff(DiffArgs),
     /// Draw what was measured of a group, branch, link, node or the fleet over the last minutes or hours.
     Chart(ChartArgs),

@@ -32,7 +32,11 @@ pub(crate) fn dry_run(done: Done) -> DryRun {
             "pairs of edges keep drained paths for want of others",
         ),
         (pairs(EffectKind::PathsFewer), "pair of edges has fewer paths", "pairs of edges have fewer paths"),
-        (pairs(EffectKind::PathsNotCounted), "pair of edges is not counted", "pairs of edges are not counted"),
+        (
+            pairs(EffectKind::PathsNotCounted),
+            "pair of edges whose paths are not counted",
+            "pairs of edges whose paths are not counted",
+        ),
         (pairs(EffectKind::PathsMore), "pair of edges has more paths", "pairs of edges have more paths"),
         (count(EffectKind::TreeStarts), "tree starts", "trees start"),
         (count(EffectKind::NodeRemoved), "node is removed", "nodes are removed"),

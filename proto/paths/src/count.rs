@@ -80,16 +80,28 @@ pub struct Counts<'a> {
     fabric: &'a Fabric,
     service: &'a dyn Fn(usize) -> Service,
     climbs: BTreeMap<NodeIx, Climb>,
+    work: usize,
 }
 
 impl<'a> Counts<'a> {
     /// `service` has what the link of a number is, as numbered for [`Fabric::new`].
     pub fn new(fabric: &'a Fabric, service: &'a dyn Fn(usize) -> Service) -> Self {
-        Self { fabric, service, climbs: BTreeMap::new() }
+        Self { fabric, service, climbs: BTreeMap::new(), work: 0 }
+    }
+
+    /// What was done so far, in ports and nodes that were read.
+    pub fn work(&self) -> usize {
+        self.work
+    }
+
+    /// What [`Self::detours`] adds to that: each link once for each path, and once more to find that there is no further one. Near the source a
+    /// link is read more often, and far from it never.
+    pub fn work_of_detours(&self) -> usize {
+        (detour::MAX_PATHS + 1) * self.fabric.links()
     }
 
     /// The class of a node with hosts; `None`: the fabric has no such node. Work is in the order of its links.
-    pub fn class(&self, edge: NodeId) -> Option<Class> {
+    pub fn class(&mut self, edge: NodeId) -> Option<Class> {
         let edge = self.fabric.find(edge).filter(|edge| self.fabric.tier(*edge) == 0)?;
         let plane = self.fabric.plane(edge);
         Some(Class(match self.fabric.is_tiered(plane) {
@@ -108,7 +120,9 @@ impl<'a> Counts<'a> {
         let (from, to) = (self.edge(from)?, self.edge(to)?);
         self.climb(from);
         self.climb(to);
-        self.climbs[&from].iter().zip(&self.climbs[&to]).find_map(|(from, to)| common(from, to))
+        let (from, to) = (&self.climbs[&from], &self.climbs[&to]);
+        self.work += from.iter().chain(to).map(Vec::len).sum::<usize>();
+        from.iter().zip(to).find_map(|(from, to)| common(from, to))
     }
 
     /// Whether [`Self::up_down`] has the paths of two edges. Work is mostly in the order of the nodes of one tier above them.
@@ -119,14 +133,12 @@ impl<'a> Counts<'a> {
         let Some((from, to)) = self.edge(from).zip(self.edge(to)) else { return false };
         self.climb(from);
         self.climb(to);
-        self.climbs[&from].iter().zip(&self.climbs[&to]).any(|(from, to)| shared(from, to).next().is_some())
-    }
-
-    /// Nodes above an edge, of all tiers; 0 for a node without hosts or outside a tiered plane. Found once.
-    pub fn above(&mut self, edge: NodeId) -> usize {
-        let Some(edge) = self.edge(edge) else { return 0 };
-        self.climb(edge);
-        self.climbs[&edge].iter().map(Vec::len).sum()
+        let (from, to) = (&self.climbs[&from], &self.climbs[&to]);
+        let tier = from.iter().zip(to).position(|(from, to)| shared(from, to).next().is_some());
+        // In a Clos the first nodes of the tier that has a common one are common.
+        let whole = tier.unwrap_or(from.len().min(to.len()));
+        self.work += from[..whole].iter().chain(&to[..whole]).map(Vec::len).sum::<usize>() + 1;
+        tier.is_some()
     }
 
     /// Whether the links up from an edge, and from the nodes above it, are in service as in `other`, which has the same fabric.
@@ -134,12 +146,13 @@ impl<'a> Counts<'a> {
         let Some(edge) = self.edge(edge) else { return false };
         self.climb(edge);
         other.climb(edge);
+        self.work += self.climbs[&edge].iter().map(Vec::len).sum::<usize>();
         self.climbs[&edge] == other.climbs[&edge]
     }
 
-    /// The paths from one node to another one that the heuristic finds. Work is that of
-    /// [`Paths`](crate::pair::Paths): many times the links of the plane.
-    pub fn detours(&self, from: NodeId, to: NodeId) -> Count {
+    /// The paths from one node to another one that the heuristic finds. Work is [`Self::work_of_detours`]: many times the links of the plane.
+    pub fn detours(&mut self, from: NodeId, to: NodeId) -> Count {
+        self.work += self.work_of_detours();
         let ends = self.fabric.find(from).zip(self.fabric.find(to));
         let paths = ends.map(|(from, to)| detour::detours(self.fabric, from, to, &mut Used::default()));
         let over = |link: usize| Count::over((self.service)(link));
@@ -164,7 +177,8 @@ impl<'a> Counts<'a> {
             return;
         }
         let (mut climb, mut level) = (Vec::new(), vec![(edge, Count::ONE)]);
-        for tier in self.fabric.tier(edge) + 1.. {
+        // Nothing is above the highest tier: the ports of its nodes are not read.
+        for tier in self.fabric.tier(edge) + 1..=self.fabric.top() {
             level = self.higher(&level, tier);
             if level.is_empty() {
                 break;
@@ -175,12 +189,15 @@ impl<'a> Counts<'a> {
     }
 
     /// The nodes of a tier above these nodes, with the ways to each.
-    fn higher(&self, level: &[(NodeIx, Count)], tier: u32) -> Level {
+    fn higher(&mut self, level: &[(NodeIx, Count)], tier: u32) -> Level {
         let mut higher: BTreeMap<NodeIx, Count> = BTreeMap::new();
         for (node, ways) in level {
-            for (port, far) in self.fabric.neighbours(*node).filter(|(_, far)| self.fabric.tier(*far) == tier) {
-                let sum = higher.entry(far).or_default();
-                *sum = sum.plus(ways.times(Count::over((self.service)(port.link))));
+            for (port, far) in self.fabric.neighbours(*node) {
+                self.work += 1;
+                if self.fabric.tier(far) == tier {
+                    let sum = higher.entry(far).or_default();
+                    *sum = sum.plus(ways.times(Count::over((self.service)(port.link))));
+                }
             }
         }
         higher.into_iter().collect()

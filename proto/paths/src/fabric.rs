@@ -42,6 +42,7 @@ pub struct Fabric {
     /// By plane.
     tiered: Vec<bool>,
     span: u32,
+    top: u32,
     is_clos: bool,
 }
 
@@ -119,7 +120,7 @@ impl Fabric {
         let top = tiers.iter().filter(|tier| **tier != u32::MAX).max().copied().unwrap_or(0);
         let mut with_hosts = planes.iter().zip(&tiers).filter(|(_, tier)| **tier == 0);
         let is_clos = with_hosts.all(|(plane, _)| tiered[*plane]) && span <= 2 * top;
-        Ok(Self { block, ids, ports, mtus, planes, tiers, tiered, span, is_clos })
+        Ok(Self { block, ids, ports, mtus, planes, tiers, tiered, span, top, is_clos })
     }
 
     /// The block of its uSIDs.
@@ -171,6 +172,16 @@ impl Fabric {
 
     pub(crate) fn tier(&self, node: NodeIx) -> u32 {
         self.tiers[node]
+    }
+
+    /// The highest tier of a node.
+    pub(crate) fn top(&self) -> u32 {
+        self.top
+    }
+
+    /// Links, also those to hosts.
+    pub(crate) fn links(&self) -> usize {
+        self.mtus.len()
     }
 
     pub(crate) fn is_tiered(&self, plane: usize) -> bool {

@@ -2322,7 +2322,7 @@ export interface components {
             from?: string;
             /** @description Whether no packet is lost by it. */
             lossless: boolean;
-            /** @description Its name. Of pairs the node that all of them have, or the first pair: `leaf1 - leaf2`. */
+            /** @description Its name. Of pairs the node that all of them have, or one of them: `leaf1 - leaf2`; empty for those that were not counted. */
             name: string;
             /** @description `Node`, `Group` or `Pairs`: pairs of nodes with hosts of which one may send path programs. */
             object: string;
@@ -2331,11 +2331,11 @@ export interface components {
              * @description How many pairs; absent for other objects.
              */
             pairs?: number | null;
-            /** @description What is instead; of a tree that stops, why. */
+            /** @description What is instead; of a tree that stops, why; of pairs how many paths each then has in service. */
             to?: string;
             /**
              * @description `nodeAdded`, `nodeChanged`, `nodeRemoved`, `treeStarts`, `treeMoves`, `treeStays` (on drained links, for want of others), `treeStops`,
-             *     `groupDeleted`, `pathsMore`, `pathsFewer`, `pathsStay` (on drained links, for want of others), `pathsStop` or `pathsNotCounted`.
+             *     `groupDeleted`, `pathsMore`, `pathsFewer`, `pathsStay` (none in service: on drained links), `pathsStop` or `pathsNotCounted`.
              */
             type: string;
         };

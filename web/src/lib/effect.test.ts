@@ -15,8 +15,11 @@ it("has what happens, and whether packets are lost", () => {
   expect(of("treeStops", "", "no way")).toBe("group g: its tree stops, and its receivers get no data: no way");
   const paths = (type: string, name: string, pairs: number, from = "4", to = "3") => effectSentence({ type, object: "Pairs", name, from, to, pairs, lossless: true } as Effect);
   expect(paths("pathsFewer", "leaf1 - leaf2", 1)).toBe("paths of leaf1 - leaf2: 3 in service, before: 4");
+  expect(effectSentence({ type: "pathsFewer", object: "Pairs", name: "leaf1 - leaf2", from: "4", to: "3", pairs: 1, lossless: false })).toBe(
+    "paths of leaf1 - leaf2: 3 in service, before: 4; packets are lost until sources have moved",
+  );
   expect(paths("pathsMore", "leaf9", 31)).toBe("paths of leaf9 and 31 edges: 3 in service, before: 4");
-  expect(paths("pathsStay", "leaf1 - leaf2", 1496)).toBe("paths of 1\u202f496 pairs of edges, such as leaf1 - leaf2: all are drained; packets stay on them for want of others");
+  expect(paths("pathsStay", "leaf1 - leaf2", 1496)).toBe("paths of 1\u202f496 pairs of edges, such as leaf1 - leaf2: none in service; packets stay on drained ones for want of others");
   expect(paths("pathsStop", "leaf9", 31)).toBe("paths of leaf9 and 31 edges: none is left, and packets are lost");
   expect(paths("pathsNotCounted", "", 7, "", "")).toBe("paths of 7 pairs of edges: not counted, as that would take too long");
   expect(of("later")).toBe("Group g: later");

@@ -27,9 +27,9 @@ export function effectSentence(effect: Effect): string {
       return `group ${name}: deleted with ${from}`;
     case "pathsMore":
     case "pathsFewer":
-      return `paths of ${pairs(effect)}: ${to} in service, before: ${from}`;
+      return `paths of ${pairs(effect)}: ${to} in service, before: ${from}${effect.type === "pathsFewer" && !lossless ? "; packets are lost until sources have moved" : ""}`;
     case "pathsStay":
-      return `paths of ${pairs(effect)}: all are drained; packets stay on them for want of others`;
+      return `paths of ${pairs(effect)}: none in service; packets stay on drained ones for want of others`;
     case "pathsStop":
       return `paths of ${pairs(effect)}: none is left, and packets are lost`;
     case "pathsNotCounted":

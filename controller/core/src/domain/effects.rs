@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a prepared command would do to nodes, groups and paths.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_model::topology::Endpoint;
 
 use super::change::{Effect as Change, GroupEffect, LinksEffect, Replan, TopologyEffect};
 use super::drains::Drains;
-use super::pair_effects::{BOUNDS, of_pairs};
+use super::pair_effects::{MAX_WORK, of_pairs};
 use super::state::State;
 use crate::effect::{Effect, EffectKind, EffectObject};
 use crate::resource::{Behind, Group, GroupState, Step};
@@ -30,7 +31,13 @@ pub(super) fn effects(state: &State, change: &Change) -> Vec<Effect> {
         | Change::Thresholds(_)
         | Change::Hmac(_) => Vec::new(),
     };
-    found.sort_by(|a, b| b.kind.cmp(&a.kind).then_with(|| a.cmp(b)));
+    found.sort_by(|a, b| {
+        b.kind.cmp(&a.kind).then_with(|| match (a.object, b.object) {
+            // As they are: those with the fewest paths first.
+            (EffectObject::Pairs, EffectObject::Pairs) => Ordering::Equal,
+            _ => a.cmp(b),
+        })
+    });
     found
 }
 
@@ -59,7 +66,7 @@ fn of_topology(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
     let new = effect.topology.as_ref().map(|t| &*t.network);
     found.extend(of_replans(state, &effect.replans, new, &Uplinks::new()));
     let both = state.network().zip(new);
-    found.extend(both.map(|(old, new)| of_pairs(old, new, &BOUNDS)).unwrap_or_default());
+    found.extend(both.map(|(old, new)| of_pairs(old, new, MAX_WORK)).unwrap_or_default());
     found
 }
 
@@ -69,7 +76,7 @@ fn of_links(state: &State, effect: &LinksEffect) -> Vec<Effect> {
     let new = &*effect.topology.network;
     let drained = effect.drains.as_ref().map(|drains| drained(new, drains)).unwrap_or_default();
     found.extend(of_replans(state, &effect.replans, Some(new), &drained));
-    found.extend(state.network().map(|old| of_pairs(old, new, &BOUNDS)).unwrap_or_default());
+    found.extend(state.network().map(|old| of_pairs(old, new, MAX_WORK)).unwrap_or_default());
     found
 }
 

@@ -2,48 +2,51 @@
 //! What other links in service do to the paths between edges: how many pairs of edges have fewer or more of them, or none.
 //!
 //! They are counted for classes of edges (see [`canopy_paths::count`]): in a Clos without faults there is one for each pod. Work is in the order of
-//! links, and of pairs of classes times the nodes above both; it has a bound, beyond which pairs are not counted.
+//! links, and of pairs of classes times the nodes above both; beyond [`MAX_WORK`] pairs are not counted.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use canopy_model::ids::NodeId;
+use canopy_model::topology::Endpoint;
 use canopy_paths::count::{Class, Count, Counts, Service};
 
 use crate::effect::{Effect, EffectKind, EffectObject};
 use crate::topology::{Far, Network, NodeIx};
 
-/// What is done at most for one command.
-pub(super) struct Bounds {
-    /// Pairs whose paths a heuristic finds: each takes many times the links of its plane.
-    pub(super) searched: u64,
-    /// Nodes above edges that are compared.
-    pub(super) compared: usize,
-}
+/// What is done for one command at most, in ports and nodes that are read: some tenths of a second.
+pub(super) const MAX_WORK: usize = 30_000_000;
 
-/// At most some tenths of a second.
-pub(super) const BOUNDS: Bounds = Bounds { searched: 500, compared: 20_000_000 };
-
-/// Of the pairs of edges of which one may send path programs. Nothing where no host may.
-pub(super) fn of_pairs(old: &Network, new: &Network, bounds: &Bounds) -> Vec<Effect> {
-    if new.host_programs().is_none() {
+/// Of the pairs of edges of which one may send path programs. Nothing where no host may, or where links and edges are as they were.
+pub(super) fn of_pairs(old: &Network, new: &Network, max_work: usize) -> Vec<Effect> {
+    if new.host_programs().is_none() || is_same(old, new) {
         return Vec::new();
     }
     let Some((before, after)) = old.fabric().zip(new.fabric()) else { return Vec::new() };
     let (was, is) = (|link: usize| service(old, link), |link: usize| service(new, link));
-    if std::ptr::eq(before, after) && (0..old.spec.links.len()).all(|link| was(link) == is(link)) {
-        return Vec::new();
-    }
     let mut pairs = Pairs {
         before: Counts::new(before, &was),
         after: Counts::new(after, &is),
         is_same_fabric: std::ptr::eq(before, after),
-        bounds,
-        done: Bounds { searched: 0, compared: 0 },
+        max_work,
+        decided: 0,
         found: Found::default(),
     };
     pairs.count(&edges(old, new));
     pairs.found.effects()
+}
+
+/// Whether both have the same nodes, the same links between them in the same service, and hosts at the same nodes.
+fn is_same(old: &Network, new: &Network) -> bool {
+    fn links(network: &Network) -> impl Iterator<Item = (&Endpoint, &Endpoint, Service)> {
+        let all = network.spec.links.iter().enumerate().filter(|(link, _)| network.ends(*link).is_some());
+        all.map(|(link, decl)| (&decl.a, &decl.b, service(network, link)))
+    }
+    let has_hosts =
+        |network: &Network| (0..network.len()).map(|node| sends(network, node).is_some()).collect::<Vec<_>>();
+    old.spec.nodes.iter().map(|node| &node.name).eq(new.spec.nodes.iter().map(|node| &node.name))
+        && links(old).eq(links(new))
+        && has_hosts(old) == has_hosts(new)
 }
 
 /// A node with hosts, before and after.
@@ -55,21 +58,22 @@ struct Edge<'a> {
     sends: bool,
 }
 
+/// Whether a host of the node may send path programs; `None`: it has no host.
+fn sends(network: &Network, node: NodeIx) -> Option<bool> {
+    let hosts = network.ports(node).iter().filter_map(|port| match port.far {
+        Far::Host(host) => Some(network.spec.hosts[host].path_programs),
+        Far::Node { .. } => None,
+    });
+    hosts.reduce(|sends, also| sends || also)
+}
+
 /// The nodes with hosts that the network has before and after, in the order of their declaration.
 fn edges<'a>(old: &Network, new: &'a Network) -> Vec<Edge<'a>> {
-    let hosts = |network: &Network, node: NodeIx| {
-        let hosts = network.ports(node).iter().filter_map(|port| match port.far {
-            Far::Host(host) => Some(network.spec.hosts[host].path_programs),
-            Far::Node { .. } => None,
-        });
-        hosts.reduce(|sends, also| sends || also)
-    };
     let edge = |node: NodeIx| {
         let name = new.name(node);
         let was = old.node(name)?;
-        let sends = hosts(new, node)?;
-        hosts(old, was)?;
-        Some(Edge { name, before: old.id(was), after: new.id(node), sends })
+        sends(old, was)?;
+        Some(Edge { name, before: old.id(was), after: new.id(node), sends: sends(new, node)? })
     };
     (0..new.len()).filter_map(edge).collect()
 }
@@ -86,17 +90,25 @@ struct Pairs<'a> {
     before: Counts<'a>,
     after: Counts<'a>,
     is_same_fabric: bool,
-    bounds: &'a Bounds,
-    done: Bounds,
+    max_work: usize,
+    /// Pairs whose paths were counted, or are as before.
+    decided: u64,
     found: Found<'a>,
 }
 
-/// What edges are alike in: their classes before and after, and whether they send path programs.
-type Alike = (Option<Class>, Option<Class>, bool);
+/// What edges have in common that have equally many paths: their classes before and after, and whether they send path programs.
+type Key = (Option<Class>, Option<Class>, bool);
 
 impl<'a> Pairs<'a> {
     fn count(&mut self, edges: &[Edge<'a>]) {
-        let mut classes: BTreeMap<Alike, Vec<&Edge<'a>>> = BTreeMap::new();
+        self.count_classes(edges);
+        let number = |sends: bool| edges.iter().filter(|edge| edge.sends == sends).count() as u64;
+        let (senders, others) = (number(true), number(false));
+        self.found.not_counted = senders * senders.saturating_sub(1) / 2 + senders * others - self.decided;
+    }
+
+    fn count_classes(&mut self, edges: &[Edge<'a>]) {
+        let mut classes: BTreeMap<Key, Vec<&Edge<'a>>> = BTreeMap::new();
         for edge in edges {
             let (before, after) = (self.before.class(edge.before), self.after.class(edge.after));
             classes.entry((before, after, edge.sends)).or_default().push(edge);
@@ -104,14 +116,27 @@ impl<'a> Pairs<'a> {
         // The largest first: what is beyond the bound is fewest pairs.
         let mut classes: Vec<Vec<&Edge<'a>>> = classes.into_values().collect();
         classes.sort_by_key(|edges| (Reverse(edges.len()), edges[0].after));
-        let changed: Vec<bool> = classes.iter().map(|edges| self.is_changed(edges[0])).collect();
+        let mut changed = Vec::new();
+        for edges in &classes {
+            if self.work() > self.max_work {
+                return;
+            }
+            changed.push(self.is_changed(edges[0]));
+        }
         for (n, some) in classes.iter().enumerate() {
             for (m, others) in classes.iter().enumerate().skip(n) {
+                if self.work() > self.max_work {
+                    return;
+                }
                 if some[0].sends || others[0].sends {
                     self.of_classes(some, others, changed[n] || changed[m]);
                 }
             }
         }
+    }
+
+    fn work(&self) -> usize {
+        self.before.work() + self.after.work()
     }
 
     /// Whether a link above the edge is no longer as it was, or may not be.
@@ -122,44 +147,41 @@ impl<'a> Pairs<'a> {
     fn of_classes(&mut self, some: &[&Edge<'a>], others: &[&Edge<'a>], is_changed: bool) {
         let is_same = std::ptr::eq(some, others);
         let Some((a, b)) = some.first().zip(others.get(usize::from(is_same))) else { return };
+        let number = if is_same { some.len() * (some.len() - 1) / 2 } else { some.len() * others.len() } as u64;
         // Other paths than those up and down lead over any link.
         if !is_changed && self.before.is_up_down(a.before, b.before) {
-            return;
-        }
-        let number = if is_same { some.len() * (some.len() - 1) / 2 } else { some.len() * others.len() };
-        self.done.compared += self.before.above(a.before) + self.after.above(a.after);
-        if self.done.compared > self.bounds.compared {
-            self.found.not_counted += number as u64;
+            self.decided += number;
             return;
         }
         let before = self.before.up_down(a.before, b.before);
         let after = self.after.up_down(a.after, b.after);
-        let pairs = some.iter().enumerate().flat_map(|(n, a)| {
-            let behind = if is_same { &others[n + 1..] } else { others };
-            behind.iter().map(move |b| (*a, *b))
-        });
-        match before.zip(after) {
-            Some((before, after)) => {
-                self.found.add(before, after, number as u64, (a, b), common(some, others, is_same));
+        if let Some((before, after)) = before.zip(after) {
+            self.decided += number;
+            self.found.add(before, after, number, (a, b), common(some, others, is_same));
+            return;
+        }
+        // Paths of a heuristic are those of a pair.
+        for (n, a) in some.iter().enumerate() {
+            for b in if is_same { &others[n + 1..] } else { others } {
+                if self.work() + self.before.work_of_detours() + self.after.work_of_detours() > self.max_work {
+                    return;
+                }
+                self.of_pair(a, b);
             }
-            // Paths of a heuristic are those of a pair.
-            None => pairs.for_each(|(a, b)| self.of_pair(a, b)),
         }
     }
 
     fn of_pair(&mut self, a: &Edge<'a>, b: &Edge<'a>) {
-        self.done.searched += 1;
-        if self.done.searched > self.bounds.searched {
-            self.found.not_counted += 1;
-            return;
-        }
-        let before = of_pair(&mut self.before, a.before, b.before);
-        let after = of_pair(&mut self.after, a.after, b.after);
+        // The heuristic's paths there are not those back.
+        let (from, to) = if a.sends { (a, b) } else { (b, a) };
+        let before = paths(&mut self.before, from.before, to.before);
+        let after = paths(&mut self.after, from.after, to.after);
+        self.decided += 1;
         self.found.add(before, after, 1, (a, b), [Some(a.name), Some(b.name)]);
     }
 }
 
-fn of_pair(counts: &mut Counts<'_>, from: NodeId, to: NodeId) -> Count {
+fn paths(counts: &mut Counts<'_>, from: NodeId, to: NodeId) -> Count {
     counts.up_down(from, to).unwrap_or_else(|| counts.detours(from, to))
 }
 
@@ -176,6 +198,7 @@ fn common<'a>(some: &[&Edge<'a>], others: &[&Edge<'a>], is_same: bool) -> [Optio
 /// Pairs with as many paths in service before, and as many after.
 #[derive(Default)]
 struct Found<'a> {
+    /// By what becomes of them, and how many they have after and before.
     groups: BTreeMap<(EffectKind, u64, u64), Group<'a>>,
     not_counted: u64,
 }
@@ -200,7 +223,7 @@ impl<'a> Found<'a> {
         let Some(kind) = kind(before, after) else { return };
         let lossless = after.alive >= before.alive;
         let first = if a.after < b.after { (a.name, b.name) } else { (b.name, a.name) };
-        let group = self.groups.entry((kind, before.in_service, after.in_service)).or_insert(Group {
+        let group = self.groups.entry((kind, after.in_service, before.in_service)).or_insert(Group {
             pairs: 0,
             first,
             common,
@@ -212,7 +235,7 @@ impl<'a> Found<'a> {
     }
 
     fn effects(self) -> Vec<Effect> {
-        let effect = |((kind, before, after), group): ((EffectKind, u64, u64), Group<'a>)| {
+        let effect = |((kind, after, before), group): ((EffectKind, u64, u64), Group<'a>)| {
             let name = match group.common {
                 [Some(edge), None] | [None, Some(edge)] => edge.to_owned(),
                 _ => format!("{} - {}", group.first.0, group.first.1),

@@ -67,11 +67,16 @@ fn described(effect: &Effect) -> String {
         EffectKind::TreeStops => format!("! group {name}: its tree stops, and its receivers get no data: {to}"),
         EffectKind::GroupDeleted => format!("! group {name}: deleted with {from}"),
         EffectKind::PathsMore => format!("+ paths of {}: {to} in service, before: {from}", pairs(effect)),
-        EffectKind::PathsFewer => format!("~ paths of {}: {to} in service, before: {from}", pairs(effect)),
+        EffectKind::PathsFewer if *lossless => format!("~ paths of {}: {to} in service, before: {from}", pairs(effect)),
+        EffectKind::PathsFewer => format!(
+            "~ paths of {}: {to} in service, before: {from}; packets are lost until sources have moved",
+            pairs(effect)
+        ),
         EffectKind::PathsStay => {
-            format!("! paths of {}: all are drained; packets stay on them for want of others", pairs(effect))
+            format!("! paths of {}: none in service; packets stay on drained ones for want of others", pairs(effect))
         }
         EffectKind::PathsStop => format!("! paths of {}: none is left, and packets are lost", pairs(effect)),
+        EffectKind::Unknown => format!("? {name}: an effect that a later canopyctl knows"),
         EffectKind::PathsNotCounted => {
             format!("? paths of {}: not counted, as that would take too long", pairs(effect))
         }
@@ -105,8 +110,10 @@ mod tests {
                 {"type": "pathsStop", "object": "Pairs", "name": "n1 - n2", "from": "1", "to": "0", "pairs": 1, "lossless": false},
                 {"type": "pathsStay", "object": "Pairs", "name": "n9", "from": "1", "to": "0", "pairs": 31, "lossless": true},
                 {"type": "pathsFewer", "object": "Pairs", "name": "n1 - n3", "from": "4", "to": "3", "pairs": 465, "lossless": true},
+                {"type": "pathsFewer", "object": "Pairs", "name": "n1 - n4", "from": "4", "to": "3", "pairs": 1, "lossless": false},
                 {"type": "pathsNotCounted", "object": "Pairs", "name": "", "pairs": 7, "lossless": false},
-                {"type": "pathsMore", "object": "Pairs", "name": "n1 - n3", "from": "3", "to": "4", "pairs": 2, "lossless": true}],
+                {"type": "pathsMore", "object": "Pairs", "name": "n1 - n3", "from": "3", "to": "4", "pairs": 2, "lossless": true},
+                {"type": "later", "object": "Later", "name": "n1", "lossless": true}],
             "moreEffects": 7, "plan": "x"});
         let mut out = Vec::new();
         write("topology/default", &serde_json::from_value(preview).unwrap(), &mut out).unwrap();
@@ -118,10 +125,12 @@ mod tests {
                 - /spec/links/3: {{\"a\":\"n1/eth1\"}}\n  ! group g [2J: its tree stops, and its receivers get no data: no way\n  \
                 ~ group h: its tree moves from n4/eth1 to n4/eth2; no packet is lost\n  \
                 ! paths of n1 - n2: none is left, and packets are lost\n  \
-                ! paths of n9 and 31 edges: all are drained; packets stay on them for want of others\n  \
+                ! paths of n9 and 31 edges: none in service; packets stay on drained ones for want of others\n  \
                 ~ paths of 465 pairs of edges, such as n1 - n3: 3 in service, before: 4\n  \
+                ~ paths of n1 - n4: 3 in service, before: 4; packets are lost until sources have moved\n  \
                 ? paths of 7 pairs of edges: not counted, as that would take too long\n  \
-                + paths of 2 pairs of edges, such as n1 - n3: 4 in service, before: 3\n  and 7 effects more: the dry run of the API has up to 1000\n"
+                + paths of 2 pairs of edges, such as n1 - n3: 4 in service, before: 3\n  \
+                ? n1: an effect that a later canopyctl knows\n  and 7 effects more: the dry run of the API has up to 1000\n"
             )
         );
     }
