@@ -7,7 +7,7 @@
 #
 # Its output and exit code are this script's. Beyond that: 124 the deadline passed, 125 the VM could not run, 126 its kernel
 # panicked or warned of a broken invariant. What the command writes into /run/verbs stays in --results, beside the kernel's log.
-# A fault that is QEMU's (guest_fault.py) starts the VM again, at most twice, with a line about it: the command begins anew.
+# A fault that is QEMU's (guest_fault.py) starts the VM again, at most twice, with a line about it: the command and its deadline begin anew.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 kernel=6.12 cpus=2 memory=4096 deadline=1800 results=

@@ -354,7 +354,8 @@ impl Domain {
         group.members.get(host).map(|m| (m.metadata(&group.metadata.tenant), m.spec()))
     }
 
-    /// What applying a prepared command would do to nodes, groups and paths, the worst first. As long as preparing it took, and once the links for paths.
+    /// What applying a prepared command would do to nodes, groups and paths, the worst first. As long as preparing it
+    /// took, and some tenths of a second at most for paths.
     pub fn effects(&self, prepared: &Prepared) -> Vec<effect::Effect> {
         effects::effects(&self.state, &prepared.effect)
     }
