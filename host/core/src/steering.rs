@@ -4,13 +4,15 @@
 //!
 //! - A **destination** is the prefix of a host of the fabric that this host sends to. Its [`SLOTS`] slots name path programs; a flow, a
 //!   flowlet or a packet takes one slot.
-//! - Of its **candidates**, the paths that share least with each other, the first usable ones are active. If none is usable, all stay in
-//!   use: the controller may be mistaken, and the host has no better path.
+//! - Its **candidates** are its paths; of more than [`MAX_CANDIDATES`] those without a link out of service first, and of these the ones that
+//!   share least with each other.
+//! - Of its candidates, the first usable ones are active. If none is usable, all stay in use: the controller may be mistaken, and the host has
+//!   no better path.
 //! - A **fault** that probes have found ([`crate::probing`]) takes a path out of use, as a link out of service does. If every path has one, those
 //!   that are least bad stay in use. Further probes find its direction, there by one way and back by another.
 //! - **Congestion** that probes have met on some paths and not on others leads part of the packets to the others ([`balance`]), where a mode
 //!   permits that flows take another path.
-//! - A user may **pin** a destination to one of its candidates, usable or not.
+//! - A user may **pin** a destination to one of its paths, usable or not.
 //! - A change moves the slots of paths that left, and as many others as the balance needs. The rest keep their paths.
 //! - A **path id** names one program from when it is written until no slot has named it for [`REST`]. It is in the outer flow label.
 //!
@@ -260,7 +262,7 @@ impl Steering {
         }
         self.unusable = unusable;
         let prefixes: Vec<Ipv6Net> = self.destinations.keys().copied().collect();
-        prefixes.into_iter().filter_map(|prefix| self.settle(prefix, now).err()).collect()
+        prefixes.into_iter().filter_map(|prefix| self.choose(prefix, now).err()).collect()
     }
 
     /// What probes have found about ways, by their programs, and what those of each way have shown of late. Work is in the order of the destinations
@@ -475,19 +477,25 @@ impl Steering {
         match number {
             None => _ = self.pins.remove(&prefix),
             Some(number) => {
-                let count = destination.candidates.len();
-                let candidate = destination.candidates.iter().find(|candidate| candidate.number == number);
-                let header = candidate.ok_or(Refused::NoSuchPath { number, prefix, count })?.header.clone();
+                let count = destination.total();
+                let numbered = self.map.as_ref().and_then(|map| map.numbered(prefix, number));
+                let header = numbered.ok_or(Refused::NoSuchPath { number, prefix, count })?.header;
                 if before.is_none() && self.pins.len() >= MAX_DESTINATIONS {
                     return Err(Refused::Full);
                 }
                 self.pins.insert(prefix, header);
             }
         }
-        self.settle(prefix, now).map(|()| prefix).inspect_err(|_| match before {
-            Some(before) => _ = self.pins.insert(prefix, before),
-            None => _ = self.pins.remove(&prefix),
-        })
+        let chosen = self.choose(prefix, now);
+        if chosen.is_err() {
+            match before {
+                Some(before) => _ = self.pins.insert(prefix, before),
+                None => _ = self.pins.remove(&prefix),
+            }
+            // What it had needs no new id.
+            _ = self.choose(prefix, now);
+        }
+        chosen.map(|()| prefix)
     }
 
     /// Takes how many packets each program has had, and forgets destinations that have had none for the configured time.
@@ -555,13 +563,13 @@ impl Steering {
     /// Finds a destination's candidates anew.
     fn renew(&mut self, prefix: Ipv6Net, now: Monotonic) -> Result<(), Refused> {
         let map = self.map.clone().ok_or(Refused::NoFabric)?;
-        let candidates = map.candidates(prefix);
-        if candidates.is_empty() {
+        let candidates = map.candidates(prefix, &self.unusable, self.pins.get(&prefix));
+        if candidates.list.is_empty() {
             return Err(Refused::NoPath(prefix));
         }
         if let Some(destination) = self.destinations.get_mut(&prefix) {
-            self.ways.add(prefix, candidates.iter().filter_map(|candidate| candidate.probe.as_ref()));
-            let kept: BTreeSet<&Header> = candidates.iter().filter_map(|to| Some(&to.probe.as_ref()?.0)).collect();
+            self.ways.add(prefix, candidates.list.iter().filter_map(|candidate| candidate.probe.as_ref()));
+            let kept: BTreeSet<&Header> = candidates.list.iter().filter_map(|to| Some(&to.probe.as_ref()?.0)).collect();
             let gone: Vec<(Header, u32)> =
                 destination.probes().filter(|(header, _)| !kept.contains(header)).cloned().collect();
             self.ways.remove(prefix, gone.iter()).iter().for_each(|way| self.balance.forget(way));
@@ -577,10 +585,18 @@ impl Steering {
         self.settle(prefix, now)
     }
 
+    /// After another pin, or with other unusable links: which paths are candidates depends on them where there are too many for all to be some.
+    fn choose(&mut self, prefix: Ipv6Net, now: Monotonic) -> Result<(), Refused> {
+        match self.destinations.get(&prefix) {
+            Some(destination) if destination.has_more() => self.renew(prefix, now),
+            _ => self.settle(prefix, now),
+        }
+    }
+
     /// Makes the right candidates active, and distributes the slots over them.
     fn settle(&mut self, prefix: Ipv6Net, now: Monotonic) -> Result<(), Refused> {
         let Some(destination) = self.destinations.get_mut(&prefix) else { return Ok(()) };
-        if destination.candidates.is_empty() {
+        if destination.candidates().is_empty() {
             return Ok(());
         }
         let pin = self.pins.get(&prefix);

@@ -7,7 +7,7 @@
 //! They are in an order in which each path shares as little as it can with those before it: first no plane, then the fewest links, then the
 //! fewest nodes, then the links that fewest of them use, then by the numbers of nodes and ports.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use canopy_model::ids::NodeId;
 
@@ -165,73 +165,118 @@ fn greatest_common(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// What the paths that were ranked use.
-#[derive(Default)]
-struct Ranking {
-    planes: BTreeSet<usize>,
-    links: BTreeMap<usize, usize>,
-    nodes: BTreeSet<NodeId>,
+/// What a path shares with those that were ranked before it, the most important first.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Shares {
+    plane: bool,
+    links: usize,
+    nodes: usize,
+    /// Of its links by all of those.
+    uses: usize,
+}
+
+impl Shares {
+    fn disjoint(self) -> Disjoint {
+        match self {
+            Self { plane: false, .. } => Disjoint::Plane,
+            Self { links: 0, nodes: 0, .. } => Disjoint::Node,
+            Self { links: 0, .. } => Disjoint::Link,
+            _ => Disjoint::Not,
+        }
+    }
 }
 
 /// What of a path counts when paths are compared.
-struct Shared {
-    path: Path,
+struct Counted {
+    plane: usize,
     links: Vec<usize>,
     nodes: Vec<NodeId>,
 }
 
-impl Ranking {
-    fn key(&self, candidate: &Shared) -> (bool, usize, usize, usize) {
-        let uses = candidate.links.iter().filter_map(|link| self.links.get(link));
-        let nodes = candidate.nodes.iter().filter(|node| self.nodes.contains(node)).count();
-        (self.planes.contains(&candidate.path.plane), uses.clone().count(), nodes, uses.sum())
-    }
-
-    fn disjoint(&self, candidate: &Shared) -> Option<Disjoint> {
-        let class = match self.key(candidate) {
-            (false, ..) => Disjoint::Plane,
-            (_, 0, 0, _) => Disjoint::Node,
-            (_, 0, ..) => Disjoint::Link,
-            _ => Disjoint::Not,
-        };
-        (!self.planes.is_empty()).then_some(class)
-    }
-
-    fn add(&mut self, candidate: Shared) -> Ranked {
-        let disjoint = self.disjoint(&candidate);
-        self.planes.insert(candidate.path.plane);
-        self.nodes.extend(candidate.nodes);
-        for link in candidate.links {
-            *self.links.entry(link).or_default() += 1;
-        }
-        Ranked { path: candidate.path, disjoint }
+impl Counted {
+    /// A host's link and edge count only where it `has_more`.
+    fn of(path: &Path, from_has_more: bool, to_has_more: bool) -> Self {
+        let (mut links, mut nodes): (Vec<usize>, Vec<NodeId>) = (path.links().collect(), path.nodes().collect());
+        let counts = |i: usize, len: usize| (i > 0 || from_has_more) && (i + 1 < len || to_has_more);
+        retain_places(&mut links, counts);
+        retain_places(&mut nodes, counts);
+        Self { plane: path.plane, links, nodes }
     }
 }
 
-/// Puts paths in order. A host's link and edge count only where it `has_more`. At most [`MAX_PATHS`] paths, so that comparing each with
-/// each is bounded.
+fn retain_places<T>(all: &mut Vec<T>, keeps: impl Fn(usize, usize) -> bool) {
+    let (mut place, len) = (0, all.len());
+    all.retain(|_| {
+        place += 1;
+        keeps(place - 1, len)
+    });
+}
+
+/// Something that paths have in common: whether a ranked path has it, and the places of all that have it.
+type Common<T> = BTreeMap<T, (bool, Vec<usize>)>;
+
+/// Paths on their way into an order.
+struct Ranking {
+    /// By place of a path.
+    shares: Vec<Shares>,
+    planes: Common<usize>,
+    links: Common<usize>,
+    nodes: Common<NodeId>,
+}
+
+impl Ranking {
+    fn new(paths: &[Counted]) -> Self {
+        let (mut planes, mut links, mut nodes) = (Common::new(), Common::new(), Common::new());
+        for (place, path) in paths.iter().enumerate() {
+            planes.entry(path.plane).or_default().1.push(place);
+            path.links.iter().for_each(|&link| links.entry(link).or_default().1.push(place));
+            path.nodes.iter().for_each(|&node| nodes.entry(node).or_default().1.push(place));
+        }
+        Self { shares: vec![Shares::default(); paths.len()], planes, links, nodes }
+    }
+
+    /// A path is the next one: the others share with it, too.
+    fn add(&mut self, path: &Counted) {
+        let shares = &mut self.shares;
+        share(&mut self.planes, path.plane, shares, |shares, _| shares.plane = true);
+        for &link in &path.links {
+            share(&mut self.links, link, shares, |shares, is_first| {
+                shares.links += usize::from(is_first);
+                shares.uses += 1;
+            });
+        }
+        for &node in &path.nodes {
+            share(&mut self.nodes, node, shares, |shares, is_first| shares.nodes += usize::from(is_first));
+        }
+    }
+}
+
+fn share<T: Ord>(common: &mut Common<T>, what: T, shares: &mut [Shares], mut count: impl FnMut(&mut Shares, bool)) {
+    let Some((has_ranked, places)) = common.get_mut(&what) else { return };
+    let is_first = !std::mem::replace(has_ranked, true);
+    places.iter().for_each(|&place| count(&mut shares[place], is_first));
+}
+
+/// Puts paths in order. A host's link and edge count only where it `has_more`. Work is, for at most [`MAX_PATHS`] paths, a comparison of
+/// each with each, and what each has in common with how many.
 fn rank(paths: Vec<Path>, from_has_more: bool, to_has_more: bool) -> Vec<Ranked> {
-    let shared = |path: Path| {
-        let (links, nodes): (Vec<usize>, Vec<NodeId>) = (path.links().collect(), path.nodes().collect());
-        let counts = |i: usize, len: usize| (i > 0 || from_has_more) && (i + 1 < len || to_has_more);
-        let len = links.len();
-        let links = links.into_iter().enumerate().filter(|(i, _)| counts(*i, len)).map(|(_, link)| link).collect();
-        let len = nodes.len();
-        let nodes = nodes.into_iter().enumerate().filter(|(i, _)| counts(*i, len)).map(|(_, node)| node).collect();
-        Shared { path, links, nodes }
-    };
-    let mut rest: Vec<Shared> = paths.into_iter().map(shared).collect();
-    let mut ranking = Ranking::default();
-    let mut ranked = Vec::with_capacity(rest.len());
-    while let Some((next, _)) = rest.iter().enumerate().min_by_key(|(_, candidate)| ranking.key(candidate)) {
-        let candidate = rest.remove(next);
-        ranked.push(ranking.add(candidate));
+    let counted: Vec<Counted> = paths.iter().map(|path| Counted::of(path, from_has_more, to_has_more)).collect();
+    let mut ranking = Ranking::new(&counted);
+    let mut rest: Vec<(Path, usize)> = paths.into_iter().zip(0..).collect();
+    let mut ranked: Vec<Ranked> = Vec::with_capacity(rest.len());
+    while let Some((next, _)) = rest.iter().enumerate().min_by_key(|(_, (_, place))| ranking.shares[*place]) {
+        let (path, place) = rest.remove(next);
+        let disjoint = (!ranked.is_empty()).then(|| ranking.shares[place].disjoint());
+        ranking.add(&counted[place]);
+        ranked.push(Ranked { path, disjoint });
     }
     ranked
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// Catches numbers that come twice, are outside, or leave a large part of the paths unused.

@@ -27,6 +27,22 @@ pub(super) struct Candidate {
     pub(super) probe: Option<(Header, u32)>,
 }
 
+impl Candidate {
+    /// A link of it is unusable.
+    pub(super) fn is_out(&self, unusable: &BTreeSet<usize>) -> bool {
+        self.path.links().any(|link| unusable.contains(&link))
+    }
+}
+
+/// The candidates of a host.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    /// In the order in which the first ones share least.
+    pub(super) list: Vec<Candidate>,
+    /// How many paths they were chosen from.
+    pub(super) total: usize,
+}
+
 /// A program in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Active {
@@ -39,7 +55,9 @@ pub(super) struct Active {
 #[derive(Debug)]
 pub(super) struct Destination {
     /// In the order in which the first ones share least. Empty until the fabric is known, after a restart.
-    pub(super) candidates: Vec<Candidate>,
+    candidates: Vec<Candidate>,
+    /// Paths that they were chosen from.
+    total: usize,
     /// Of each candidate.
     conditions: Vec<Condition>,
     pub(super) active: Vec<Active>,
@@ -121,12 +139,12 @@ pub struct Share {
 
 impl Destination {
     pub(super) fn new(now: Monotonic) -> Self {
-        let (candidates, conditions, active, taken) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self {
-            candidates,
-            conditions,
-            active,
-            taken,
+            candidates: Vec::new(),
+            total: 0,
+            conditions: Vec::new(),
+            active: Vec::new(),
+            taken: Vec::new(),
             slots: None,
             is_short: false,
             last_used: now,
@@ -143,8 +161,22 @@ impl Destination {
         self.slots.is_some()
     }
 
-    pub(super) fn set_candidates(&mut self, candidates: Vec<Candidate>) {
-        self.candidates = candidates;
+    pub(super) fn set_candidates(&mut self, candidates: Candidates) {
+        (self.candidates, self.total) = (candidates.list, candidates.total);
+    }
+
+    pub(super) fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// How many paths it has, of which candidates are chosen.
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// It has paths that are no candidates.
+    pub(super) fn has_more(&self) -> bool {
+        self.total > self.candidates.len()
     }
 
     /// The programs of its probes, and the longest inner packets.
@@ -179,7 +211,7 @@ impl Destination {
         pin: Option<&Header>,
     ) -> Vec<(Header, u32)> {
         let condition = |candidate: &Candidate| Condition {
-            is_out: candidate.path.links().any(|link| unusable.contains(&link)),
+            is_out: candidate.is_out(unusable),
             fault: candidate.probe.as_ref().and_then(|(probe, _)| faults.get(probe).copied()),
         };
         self.conditions = self.candidates.iter().map(condition).collect();

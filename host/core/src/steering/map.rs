@@ -15,7 +15,7 @@ use canopy_paths::program::Header;
 use ipnet::Ipv6Net;
 
 use super::MAX_CANDIDATES;
-use super::destination::Candidate;
+use super::destination::{Candidate, Candidates};
 
 /// Least MTU of IPv6 (RFC 8200 section 5): no source sends smaller packets because of a path.
 const LEAST_MTU: u32 = 1280;
@@ -116,12 +116,28 @@ impl Map {
         })
     }
 
-    /// The first paths to a host, as they share least, whose programs its own edge lets in.
-    pub(super) fn candidates(&self, prefix: Ipv6Net) -> Vec<Candidate> {
-        let Some(to) = self.hosts.get(&prefix) else { return Vec::new() };
+    /// The candidates of a host, in the order of their numbers: of its paths that this host's edge lets in, the pinned one, then those without
+    /// an unusable link, then the others; of these the first ones, as they share least.
+    pub(super) fn candidates(&self, prefix: Ipv6Net, unusable: &BTreeSet<usize>, pin: Option<&Header>) -> Candidates {
+        let mut list: Vec<Candidate> = self.paths(prefix).collect();
+        let total = list.len();
+        if total > MAX_CANDIDATES {
+            list.sort_by_key(|candidate| (Some(&candidate.header) != pin, candidate.is_out(unusable)));
+            list.truncate(MAX_CANDIDATES);
+            list.sort_by_key(|candidate| candidate.number);
+        }
+        Candidates { list, total }
+    }
+
+    /// The path with this number, of those that a host may have.
+    pub(super) fn numbered(&self, prefix: Ipv6Net, number: usize) -> Option<Candidate> {
+        self.paths(prefix).find(|candidate| candidate.number == number)
+    }
+
+    fn paths(&self, prefix: Ipv6Net) -> impl Iterator<Item = Candidate> {
+        let to = self.hosts.get(&prefix).map_or(&[][..], Vec::as_slice);
         let paths = Paths::between(&self.fabric, &self.own, to).list.into_iter();
-        let candidates = paths.zip(1..).filter_map(|(ranked, number)| self.candidate(number, ranked.path));
-        candidates.take(MAX_CANDIDATES).collect()
+        paths.zip(1..).filter_map(|(ranked, number)| self.candidate(number, ranked.path))
     }
 
     fn candidate(&self, number: usize, path: Path) -> Option<Candidate> {

@@ -8,6 +8,8 @@ use canopy_model::usid::UsidBlock;
 use super::*;
 use crate::probing::{Answer, Counts, OfLate, Probing, WayNumber};
 
+mod choice;
+
 const SETTINGS: Settings =
     Settings { mode: Mode::Pinned, gap: Duration::from_micros(500), paths: 4, idle: Duration::from_secs(600) };
 
@@ -618,54 +620,6 @@ fn without_a_usable_path_all_stay_in_use() {
     steering.set_unusable(map.links_at(&BTreeSet::from([port(101, 2), port(102, 2)])), at(2));
     kernel.carry_out(&mut steering);
     assert_eq!(kernel.addresses(host(2, 1)), before);
-}
-
-#[test]
-fn a_pin_holds_over_faults_and_restarts_and_ends_with_its_path() {
-    let map = clos(3, 4);
-    let (mut steering, mut kernel) = steering(&map);
-    let number = |steering: &Steering, spine: u64| {
-        let view = steering.destination(host(2, 1)).unwrap();
-        view.paths.iter().position(|path| path.path.nodes().any(|node| node == port(spine, 1).node)).unwrap() + 1
-    };
-    steering.asked(host(2, 1), at(1)).unwrap();
-    let of_103 = number(&steering, 103);
-    steering.pin(host(2, 1), Some(of_103), at(1)).unwrap();
-    kernel.carry_out(&mut steering);
-    let only = BTreeMap::from([("5f00:0:1:67:2::".to_owned(), 64)]);
-    assert_eq!(kernel.addresses(host(2, 1)), only);
-    steering.set_unusable(map.links_at(&BTreeSet::from([port(103, 2)])), at(2));
-    kernel.carry_out(&mut steering);
-    assert_eq!(kernel.addresses(host(2, 1)), only);
-    let refused = steering.pin(host(2, 1), Some(5), at(2)).unwrap_err().to_string();
-    assert_eq!(refused, "path 5: no path of 2001:db8:2:1::/64 that packets may take has this number, of 4");
-    assert!(steering.pin(host(2, 1), Some(0), at(2)).is_err());
-    assert_eq!(steering.destination(host(2, 1)).unwrap().pinned, Some(of_103));
-
-    let mut next = Steering::new(SETTINGS);
-    let (restored, unused) = kernel.restored();
-    assert_eq!(unused.len(), 3);
-    next.restore(restored, unused.clone(), at(3));
-    next.set_map(Some(Arc::clone(&map)), BTreeSet::new(), at(3));
-    // Once more, in case that the process has ended before it was done.
-    unused.iter().for_each(|id| assert_eq!(next.next_command(), Some(Command::Leave(*id))));
-    assert_eq!((next.next_command(), number(&next, 103)), (None, of_103));
-    assert_eq!(next.destination(host(2, 1)).unwrap().pinned, Some(of_103));
-    // Without that spine, and not permitted for a while.
-    next.set_map(Some(clos(3, 2)), BTreeSet::new(), at(4));
-    kernel.carry_out(&mut next);
-    assert_eq!(kernel.addresses(host(2, 1)).len(), 2);
-    assert_eq!(next.destination(host(2, 1)).unwrap().pinned, None);
-    next.set_map(None, BTreeSet::new(), at(4));
-    next.set_map(Some(Arc::clone(&map)), BTreeSet::new(), at(4));
-    next.asked(host(2, 1), at(4)).unwrap();
-    kernel.carry_out(&mut next);
-    assert_eq!(kernel.addresses(host(2, 1)), only);
-    next.set_map(Some(clos(3, 2)), BTreeSet::new(), at(4));
-    next.pin(host(2, 1), Some(1), at(5)).unwrap();
-    next.pin(host(2, 1), None, at(5)).unwrap();
-    kernel.carry_out(&mut next);
-    assert_eq!((kernel.addresses(host(2, 1)).len(), next.destination(host(2, 1)).unwrap().pinned), (2, None));
 }
 
 /// Catches a restart that moves flows, and one that gives an id in use to another program.
