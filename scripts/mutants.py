@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = "bpf/c"
 AT = ROOT / "target/mutants"
-CRATE = "canopy-datapath"
+# Whose unit tests find faults of a file, by how its path begins, and where that crate is.
+CRATES = {"steer": ("canopy-steer", "host/steer"), "": ("canopy-datapath", "agent/datapath")}
 TEXTS = ("name", "file", "old")
 KEYS = {*TEXTS, "new", "tests", "survives"}
 # Longer than every test together takes on a busy machine: a fault may also make a test wait.
@@ -69,6 +70,11 @@ def verdict(output, code):
     return f"killed by {failed[1]}" if failed else "killed: the tests did not end"
 
 
+def crate_of(mutant):
+    """Name and directory of the crate whose tests are to find a fault."""
+    return next(crate for begin, crate in CRATES.items() if mutant["file"].startswith(begin))
+
+
 def copy_sources():
     """Copies every source that git knows; what has not changed keeps its time, so that only the rest is built again."""
     listed = subprocess.run(
@@ -88,22 +94,23 @@ def copy_sources():
     return tree
 
 
-def build(tree):
-    """Builds the unit tests; returns their program, or None with cargo's message."""
-    command = ["cargo", "test", "--locked", "-p", CRATE, "--lib", "--no-run", "--message-format", "json-render-diagnostics"]
+def build(tree, crate):
+    """Builds the unit tests of a crate; returns their program, or None with cargo's message."""
+    command = ["cargo", "test", "--locked", "-p", crate[0], "--lib", "--no-run", "--message-format", "json-render-diagnostics"]
     command += ["--target-dir", str(AT / "target")]
     done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
     if done.returncode:
         return None, done.stderr
     items = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
-    return next(i["executable"] for i in items if i.get("executable") and CRATE in i["package_id"] and i["profile"]["test"]), ""
+    tests = (i for i in items if i.get("executable") and i["profile"]["test"] and i["manifest_path"].endswith(f"/{crate[1]}/Cargo.toml"))
+    return next(tests)["executable"], ""
 
 
-def test(program, tree, filters):
+def test(program, tree, crate, filters):
     """Runs the tests that a filter names, or all; see verdict()."""
     try:
         done = subprocess.run(
-            [program, *filters], cwd=tree / "agent/datapath", capture_output=True, text=True, errors="replace", timeout=PATIENCE
+            [program, *filters], cwd=tree / crate[1], capture_output=True, text=True, errors="replace", timeout=PATIENCE
         )
     except subprocess.TimeoutExpired:
         return "killed: the tests did not end"
@@ -112,14 +119,14 @@ def test(program, tree, filters):
 
 def outcome(mutant, tree):
     """Builds and tests one fault; the sources are as before afterwards."""
-    path = tree / SOURCES / mutant["file"]
+    path, crate = tree / SOURCES / mutant["file"], crate_of(mutant)
     before = path.read_text()
     path.write_text(before.replace(mutant["old"], mutant["new"]))
     try:
-        program, message = build(tree)
+        program, message = build(tree, crate)
         if not program:
             return f"does not build: {message.strip().splitlines()[-1]}"
-        return test(program, tree, mutant["tests"]) or (mutant["tests"] and test(program, tree, [])) or "survived"
+        return test(program, tree, crate, mutant["tests"]) or (mutant["tests"] and test(program, tree, crate, [])) or "survived"
     finally:
         path.write_text(before)
 
@@ -127,12 +134,13 @@ def outcome(mutant, tree):
 def run(mutants):
     """Every fault of the list; returns whether each was found or is explained."""
     tree = copy_sources()
-    program, message = build(tree)
-    if not program:
-        sys.exit(message)
     print(f"{len(mutants)} faults; first the tests as they are", flush=True)
-    if failed := test(program, tree, []):
-        sys.exit(f"the tests fail without a fault: {failed}")
+    for crate in sorted({crate_of(mutant) for mutant in mutants}):
+        program, message = build(tree, crate)
+        if not program:
+            sys.exit(message)
+        if failed := test(program, tree, crate, []):
+            sys.exit(f"the tests of {crate[0]} fail without a fault: {failed}")
     bad = []
     for n, mutant in enumerate(mutants, 1):
         began = time.monotonic()

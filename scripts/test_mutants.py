@@ -46,6 +46,14 @@ class Check(unittest.TestCase):
         self.assertIn("twice", mutants.check([FAULT, FAULT], read)[0])
 
 
+class Crate(unittest.TestCase):
+    def test_a_fault_is_found_by_the_crate_that_loads_the_program(self):
+        for file, crate in (("steer/probe.h", "canopy-steer"), ("steer.bpf.c", "canopy-steer"), ("node/path.h", "canopy-datapath")):
+            self.assertEqual(mutants.crate_of({**FAULT, "file": file})[0], crate)
+        for name, directory in mutants.CRATES.values():
+            self.assertIn(f'name = "{name}"', (mutants.ROOT / directory / "Cargo.toml").read_text())
+
+
 class Verdict(unittest.TestCase):
     def test_a_fault_survives_only_where_every_test_passed(self):
         self.assertIsNone(mutants.verdict("test sum ... ok\n\ntest result: ok. 1 passed; 0 failed\n", 0))

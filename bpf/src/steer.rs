@@ -183,6 +183,17 @@ impl Steer {
         run(self.skel.progs.steer_egress.as_fd(), RunContext::default(), frame)
     }
 
+    /// Runs the program on a frame that leaves through `ifindex`; if `gso_size` is not 0 it is a GSO buffer of packets with so many octets of
+    /// payload each.
+    ///
+    /// # Errors
+    /// As [`Steer::send`].
+    pub fn send_through(&self, ifindex: u32, gso_size: u32, frame: &[u8]) -> Result<Run> {
+        let gso_segs = if gso_size > 0 { 2 } else { 0 };
+        let context = RunContext { ifindex, gso_segs, gso_size, ..RunContext::default() };
+        run(self.skel.progs.steer_egress.as_fd(), context, frame)
+    }
+
     /// Runs the program on a frame of the daemon's socket for probes.
     ///
     /// # Errors

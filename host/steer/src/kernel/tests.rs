@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use canopy_packet::icmpv6::verify;
 use canopy_paths::program::Header;
+use nix::net::if_::if_nametoindex;
+use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 
@@ -42,12 +45,15 @@ fn unpinned(mode: Mode, gap: Duration) -> Kernel {
     kernel.unwrap()
 }
 
+fn steered() -> Steered {
+    let (own, hosts) = (net("2001:db8:1::/64"), net("2001:db8::/45"));
+    Steered { own, hosts, block: UsidBlock::at_front(a("5f00::")) }
+}
+
 /// Programs 1 ..= `paths` to 2001:db8:3::/64, which differ in their second uSID, in the slots by turns.
 fn kernel(mode: Mode, gap: Duration, paths: u32) -> Kernel {
     let mut kernel = unpinned(mode, gap);
-    let block = UsidBlock::at_front(a("5f00::"));
-    let (own, hosts) = (net("2001:db8:1::/64"), net("2001:db8::/45"));
-    kernel.set_control(Some(Steered { own, hosts, block })).unwrap();
+    kernel.set_control(Some(steered())).unwrap();
     kernel.set_source(host());
     for path in 1..=paths {
         let destination = a(&format!("5f00:0:1:{:x}:3::", 0x100 + path));
@@ -184,6 +190,39 @@ fn what_takes_reordering_is_sprayed_evenly() {
     assert_eq!(spread(&ipv6(host(), a("2001:db8:3::7"), TCP, &[0; 20])), [64]);
 }
 
+/// Catches a mode that is not that of the destination.
+#[test]
+fn a_pinned_flow_keeps_its_path_whatever_it_takes() {
+    let kernel = kernel(Mode::Pinned, Duration::from_nanos(1), 4);
+    let frame = ipv6(host(), a("2001:db8:3::7"), UDP, &udp(1, 2, &[0; 32]));
+    let first = taken(&kernel, &frame);
+    assert!((0..64).all(|_| taken(&kernel, &frame) == first));
+}
+
+/// Catches a gap that is measured from the first packet of a flow.
+#[test]
+fn a_flow_without_a_gap_keeps_its_path_longer_than_a_gap() {
+    const GAP: Duration = Duration::from_millis(200);
+    let kernel = kernel(Mode::Flowlet, GAP, 4);
+    // The longest time between two packets, and whether each took the same path, over two gaps.
+    let trial = || {
+        let (began, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        let first = taken(&kernel, &roce(0, 0x11, 0));
+        let mut is_same = true;
+        while began.elapsed() < 2 * GAP {
+            is_same &= taken(&kernel, &roce(1, 0x11, 1)) == first;
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+        (longest, is_same)
+    };
+    // A process of a busy machine may stand still for longer than a gap: such a trial proves nothing.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let (longest, is_same) =
+        std::iter::repeat_with(trial).find(|(longest, _)| *longest < GAP / 2 || Instant::now() > deadline).unwrap();
+    assert!(is_same, "{longest:?} between two packets");
+}
+
 #[test]
 fn a_flow_takes_another_path_after_a_gap_only() {
     let long = kernel(Mode::Flowlet, Duration::from_secs(1000), 4);
@@ -236,24 +275,31 @@ fn unchanged(kernel: &Kernel, frame: &[u8]) -> bool {
 fn what_is_not_to_be_steered_leaves_as_it_is() {
     let mut kernel = kernel(Mode::Pinned, Duration::from_millis(1), 1);
     let to = a("2001:db8:3::7");
+    assert!(unchanged(&kernel, &ipv6(host(), a("2001:db8:4::7"), UDP, &[0; 20])), "no destination");
+    // A program for every address there is.
+    let everywhere = Command::Destination { prefix: net("::/0"), slots: Box::new([id(1); SLOTS]), is_pinned: false };
+    kernel.carry_out(&everywhere).unwrap();
+    assert_eq!(taken(&kernel, &ipv6(host(), a("2001:db8:4::7"), UDP, &[0; 20])), 1);
     assert!(unchanged(&kernel, &ipv6(a("2001:db8:2::9"), to, UDP, &[0; 20])), "another source");
     assert!(unchanged(&kernel, &ipv6(host(), a("5f00:0:1:2:3::"), 41, &[0x60; 48])), "a program");
     assert!(unchanged(&kernel, &ipv6(host(), a("fe80::1"), UDP, &[0; 20])));
     assert!(unchanged(&kernel, &ipv6(host(), a("ff02::1"), UDP, &[0; 20])));
     assert!(unchanged(&kernel, &ipv6(host(), a("2001:db8:1::7"), UDP, &[0; 20])), "its own prefix");
-    assert!(unchanged(&kernel, &ipv6(host(), a("2001:db8:4::7"), UDP, &[0; 20])), "no destination");
     let mut arp = roce(4, 1, 1);
     arp[12..14].copy_from_slice(&[8, 6]);
     assert!(unchanged(&kernel, &arp));
+    assert_eq!(counter(&kernel, "refused"), 0, "it was not even tried");
+    kernel.set_control(None).unwrap();
+    assert!(unchanged(&kernel, &roce(4, 1, 1)), "no permission");
+    kernel.set_control(Some(steered())).unwrap();
+    kernel.carry_out(&Command::Forget(net("::/0"))).unwrap();
     kernel.carry_out(&Command::Clear(id(1))).unwrap();
     assert!(unchanged(&kernel, &roce(4, 1, 1)));
     assert_eq!(counter(&kernel, "no_program"), 1);
     kernel.carry_out(&Command::Forget(net("2001:db8:3::/64"))).unwrap();
     assert!(kernel.steer.destinations().keys().is_empty());
     assert!(unchanged(&kernel, &roce(4, 1, 1)));
-    kernel.set_control(None).unwrap();
-    assert!(unchanged(&kernel, &roce(4, 1, 1)));
-    assert_eq!(counter(&kernel, "encapsulated"), 0);
+    assert_eq!(counter(&kernel, "encapsulated"), 1);
 }
 
 /// Catches an event for each packet, and events of what can be no host of a fabric.
@@ -301,6 +347,44 @@ fn a_packet_that_its_path_cannot_carry_is_answered() {
     let echo = ipv6(host(), to, 58, &vec![128; 1401]);
     let answered = (0..1000).filter(|_| kernel.steer.send(&echo).unwrap().verdict == REDIRECT).count();
     assert!((1..900).contains(&answered), "{answered}");
+}
+
+/// Catches a GSO buffer that is compared with the path's MTU as one packet, and one whose packets have other headers than they get.
+#[test]
+fn each_packet_of_a_gso_buffer_has_to_fit() {
+    let kernel = kernel(Mode::Pinned, Duration::from_millis(1), 1);
+    let to = a("2001:db8:3::7");
+    let tcp = |offset: u8| [&[0; 12][..], &[offset << 4], &[0; 3000]].concat();
+    let frames = [
+        (ipv6(host(), to, UDP, &udp(1, 2, &[0; 3000])), 1352),
+        (ipv6(host(), to, TCP, &tcp(5)), 1340),
+        (ipv6(host(), to, TCP, &tcp(8)), 1328),
+    ];
+    for (n, (frame, most)) in frames.iter().enumerate() {
+        // The kernel makes room in TCP buffers of real sockets alone.
+        let run = kernel.steer.send_through(0, *most, frame).unwrap();
+        assert_eq!((run.verdict, counter(&kernel, "refused")), (PASS, n as u64 + 1), "{most}");
+        assert_ne!(kernel.steer.send_through(0, most + 1, frame).unwrap().verdict, PASS, "{most} + 1");
+    }
+    assert_eq!(counter(&kernel, "too_big"), 3);
+}
+
+/// Catches a packet that the interface cannot send behind its program.
+#[test]
+fn the_mtu_of_the_interface_counts_too() {
+    let result = std::thread::spawn(|| {
+        // This thread alone moves into a new network namespace, which ends with it.
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let add = ["link", "add", "steer0", "mtu", "1300", "type", "veth", "peer", "name", "steer1"];
+        assert!(std::process::Command::new("ip").args(add).status().unwrap().success());
+        let ifindex = if_nametoindex("steer0").unwrap();
+        let kernel = kernel(Mode::Pinned, Duration::from_millis(1), 1);
+        let frame = |length: usize| ipv6(host(), a("2001:db8:3::7"), UDP, &udp(1, 2, &vec![7; length - 48]));
+        let sent = |length| kernel.steer.send_through(ifindex, 0, &frame(length)).unwrap();
+        assert_eq!((sent(1260).verdict, sent(1261).verdict), (PASS, REDIRECT));
+        assert_eq!(kernel.steer.send_through(0, 0, &frame(1261)).unwrap().verdict, PASS);
+    });
+    result.join().unwrap();
 }
 
 /// Catches a restart that takes the programs from packets, and a program that the next daemon does not know.
@@ -407,6 +491,10 @@ fn what_is_no_probe_of_this_daemon_goes_to_the_host() {
     let (out, back) = probe(5, 0x6a, Vec::new());
     cells.prepare(7, 5);
     assert_eq!(kernel.steer.receive(&back).unwrap().verdict, PASS, "without a prober");
+    let mut of_zeros = back.clone();
+    of_zeros[ETH + 8..ETH + 40].fill(0);
+    of_zeros[ETH + 96..ETH + 104].fill(0);
+    assert_eq!(kernel.steer.receive(&of_zeros).unwrap().verdict, PASS, "there is no prober at :: either");
     kernel.set_probing(Some((host(), *b"a secret"))).unwrap();
     let changed = |at: usize, octet: u8| {
         let mut frame = back.clone();
