@@ -138,7 +138,7 @@ impl Node {
         /// Links that path programs lead over, by uSID.
         path_links: plain(u32, types::canopy_path_link),
         /// uNs where path programs of hosts end, by the prefix of the inner destination.
-        path_ends: plain(types::canopy_prefix, u32),
+        path_ends: plain(types::canopy_prefix, types::canopy_ends),
         /// uNs that path programs of hosts may have, under [`NODE`].
         path_nodes: plain(u32, types::canopy_uns),
         /// Packets to path SIDs that were not dropped, by port and action.

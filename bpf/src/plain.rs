@@ -24,7 +24,7 @@ plain! {
     NODE of node_skel:
     canopy_addr, canopy_node, canopy_group, canopy_proxy, canopy_outer, canopy_hmac, canopy_hmac_key, canopy_slot_key, canopy_peer_key, canopy_peer,
     canopy_branch, canopy_state, canopy_cnp, canopy_summary, canopy_capture, canopy_captured, canopy_drop_key, canopy_port, canopy_neighbour, canopy_port_drop_key, canopy_event,
-    canopy_path_link, canopy_path_key, canopy_prefix, canopy_uns, canopy_flow_key, canopy_flow, canopy_limits, canopy_port_stats, canopy_congested, canopy_cm,
+    canopy_path_link, canopy_path_key, canopy_prefix, canopy_ends, canopy_uns, canopy_flow_key, canopy_flow, canopy_limits, canopy_port_stats, canopy_congested, canopy_cm,
 }
 plain! {
     PACER of pacer_skel:

@@ -54,13 +54,16 @@ pub(crate) fn permit(bpf: &Node, programs: Option<&HostPrograms>) -> Result<()> 
     ends
 }
 
-/// The uN at which programs of hosts to each prefix end.
-fn ends(programs: &HostPrograms) -> impl Iterator<Item = (types::canopy_prefix, u32)> {
-    programs.ends.iter().map(|(prefix, un)| {
+/// The uNs at which programs of hosts to each prefix may end.
+fn ends(programs: &HostPrograms) -> impl Iterator<Item = (types::canopy_prefix, types::canopy_ends)> {
+    programs.ends.chunk_by(|(prefix, _), (next, _)| prefix == next).filter_map(|nodes| {
+        let (prefix, _) = nodes.first()?;
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = prefix.network().octets();
         let words = [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]];
         let length = prefix.prefix_len().into();
-        (types::canopy_prefix { length, address: words.map(u32::from_ne_bytes) }, un.get().into())
+        let mut ends = types::canopy_ends::default();
+        ends.un.iter_mut().zip(nodes).for_each(|(un, (_, node))| *un = node.get());
+        Some((types::canopy_prefix { length, address: words.map(u32::from_ne_bytes) }, ends))
     })
 }
 

@@ -74,8 +74,8 @@ PINNED(own_addresses, HASH, LAZY, struct canopy_addr, __u32, MAX_OWN);
 
 /* Links that path programs lead over, by uSID. */
 PINNED(path_links, HASH, LAZY, __u32, struct canopy_path_link, MAX_PATH_LINKS);
-/* Prefixes of hosts: the uN of the node that each is behind. Empty where no host of this node may send path programs. */
-PINNED(path_ends, LPM_TRIE, LAZY, struct canopy_prefix, __u32, MAX_PATH_ENDS);
+/* Prefixes of hosts: the uNs of the nodes that each is behind. Empty where no host of this node may send path programs. */
+PINNED(path_ends, LPM_TRIE, LAZY, struct canopy_prefix, struct canopy_ends, MAX_PATH_ENDS);
 /* uNs that path programs of hosts may have. */
 PINNED(path_nodes, ARRAY, 0, __u32, struct canopy_uns, 1);
 PINNED(path_packets, PERCPU_HASH, LAZY, struct canopy_path_key, __u64, MAX_PORTS * 2);

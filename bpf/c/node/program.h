@@ -92,15 +92,18 @@ static __always_inline bool walk_segments(canopy_ctx *ctx, const struct canopy_n
 	return true;
 }
 
-/* The uN of the node that has the host with this address; 0 = none. */
-static __always_inline __u32 end_of(const struct canopy_addr *a)
+/* Whether the host with this address is behind the node with this uN. */
+static __always_inline bool ends_at(const struct canopy_addr *a, __u32 un)
 {
 	struct canopy_prefix key = { .length = 128 };
-	const __u32 *un;
+	const struct canopy_ends *ends;
 
 	__builtin_memcpy(key.address, a, sizeof(key.address));
-	un = bpf_map_lookup_elem(&path_ends, &key);
-	return un ? *un : 0;
+	ends = bpf_map_lookup_elem(&path_ends, &key);
+	for (int i = 0; ends && i < CANOPY_HOST_LINKS; i++)
+		if (ends->un[i] == un)
+			return un;
+	return false;
 }
 
 /*
@@ -138,8 +141,7 @@ __noinline __u32 canopy_admit_program(struct __sk_buff *ctx, const struct canopy
 	if (ctx_load_network(ctx, inner_at, &inner, sizeof(inner)) ||
 	    inner_at + bpf_ntohs(inner.payload_len) != bpf_ntohs(ip6->payload_len))
 		return DROP_EDGE_HEADERS;
-	/* Ends are uNs. */
-	if (end_of(&inner.dst) != w.last)
+	if (!ends_at(&inner.dst, w.last))
 		return DROP_EDGE_PROGRAM_END;
 	return canopy_admit(ctx, n, p, &inner, inner_at);
 }

@@ -154,6 +154,14 @@ struct canopy_uns {
 	__u64 word[CANOPY_UN_WORDS];	/* bit N % 64 of word N / 64: the uN N */
 };
 
+/* Links of a host, at most. */
+#define CANOPY_HOST_LINKS 8
+
+/* The uNs of the nodes that a host is behind; 0 behind the last one. */
+struct canopy_ends {
+	__u16 un[CANOPY_HOST_LINKS];
+};
+
 /* A prefix, as a key of a trie. */
 struct canopy_prefix {
 	__u32 length;

@@ -350,6 +350,9 @@ pub struct DomainStatus {
     pub hosts: u32,
     /// Declared links.
     pub links: u32,
+    /// Of these, links of hosts.
+    #[serde(default)]
+    pub host_links: u32,
     /// Groups by phase; phases without a group are absent.
     pub groups: BTreeMap<String, u64>,
     /// Root problems by severity, without those of which an operator knows.

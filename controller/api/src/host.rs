@@ -30,33 +30,73 @@ impl From<view::HostView> for HostResource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostDesired {
-    /// The only node that it is linked to.
+    /// The node of its first link, or of its only one.
     pub node: String,
     /// Port of that node.
     pub port: String,
-    /// The prefix routed to that port; members' addresses lie in it.
+    /// The prefix routed to its links; members' addresses lie in it.
     #[schema(value_type = String)]
     pub prefix: Ipv6Net,
     /// The host's default address.
     #[schema(value_type = String)]
     pub address: Ipv6Addr,
-    /// IPv6 MTU of the link in bytes.
+    /// IPv6 MTU of the first link in bytes.
     pub mtu: u32,
     /// The host may send path programs.
     #[serde(default)]
     pub path_programs: bool,
+    /// All its links, the first one too: packets of groups take that one.
+    #[serde(default)]
+    pub links: Vec<HostLink>,
 }
 
-from_fields!(view::HostDesired { node, port, prefix, address, mtu, path_programs });
+from_fields!(view::HostDesired { node, port, prefix, address, mtu, path_programs } [links] {
+    links = links.into_iter().map(Into::into).collect(),
+});
+
+/// A link of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostLink {
+    /// Its node.
+    pub node: String,
+    /// Port of that node.
+    pub port: String,
+    /// IPv6 MTU in bytes.
+    pub mtu: u32,
+}
+
+from_fields!(view::HostLink { node, port, mtu });
+
+/// A node's port to a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostPort {
+    /// The node.
+    pub node: String,
+    /// Its port.
+    pub port: String,
+    /// State of the port.
+    pub state: PortState,
+    /// What is wrong with it, or why its state is not known; empty otherwise.
+    pub reason: String,
+}
+
+from_fields!(view::HostPort { node, port, reason } [state] {
+    state = state.into(),
+});
 
 /// What is known of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostObserved {
-    /// State of the node's port.
+    /// State of the node's port at its first link.
     pub port: PortState,
-    /// What is wrong with the port, or why its state is not known; empty otherwise.
+    /// What is wrong with that port, or why its state is not known; empty otherwise.
     pub reason: String,
+    /// The nodes' ports at all its links, in the order of `spec.links`.
+    #[serde(default)]
+    pub links: Vec<HostPort>,
     /// By which agent its applications join groups.
     #[serde(default)]
     pub agent: HostAgent,
@@ -68,8 +108,9 @@ pub struct HostObserved {
     pub groups: Vec<HostGroup>,
 }
 
-from_fields!(view::HostObserved { reason, sources, receivers } [port, groups] {
+from_fields!(view::HostObserved { reason, sources, receivers } [port, links, groups] {
     port = port.into(),
+    links = links.into_iter().map(Into::into).collect(),
     agent = HostAgent::default(),
     groups = groups.into_iter().map(Into::into).collect(),
 });

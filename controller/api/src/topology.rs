@@ -39,8 +39,11 @@ pub struct TopologyStatus {
     pub hosts: u32,
     /// Declared links.
     pub links: u32,
+    /// Of these, links of hosts.
+    #[serde(default)]
+    pub host_links: u32,
     /// Summary.
     pub conditions: Vec<Condition>,
 }
 
-from_fields!(view::TopologyStatus { nodes, connected_nodes, synced_nodes, hosts, links } { conditions = self::conditions(conditions) });
+from_fields!(view::TopologyStatus { nodes, connected_nodes, synced_nodes, hosts, links, host_links } { conditions = self::conditions(conditions) });

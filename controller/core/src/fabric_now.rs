@@ -50,7 +50,7 @@ impl FabricNow {
         self.network.as_ref().map(|network| network.host_fabric())
     }
 
-    /// The links between nodes that are drained or dead, each by its `a` end. Work is in the order of links, once.
+    /// The links between nodes that are drained or dead, each by its `a` end, and those of hosts with several links, by their nodes. Work is in the order of links, once.
     pub fn unusable(&self) -> &Arc<[LinkEnd]> {
         self.unusable.get_or_init(|| self.network.as_ref().map(|network| network.unusable()).unwrap_or_default())
     }

@@ -25,6 +25,8 @@ pub(crate) struct FirstHops {
     /// By node: the number of its first hop plus one; 0 for the node itself, and for nodes that are not reached.
     pub(crate) of_nodes: Vec<u32>,
     pub(crate) hops: Vec<Adjacent>,
+    /// By node: how many hops away it is; [`UNREACHED`]: it is not reached.
+    pub(crate) distance: Vec<u16>,
 }
 
 /// First hops of paths from this node.
@@ -78,7 +80,7 @@ pub(crate) fn first_hops(network: &Network, from: NodeIx) -> FirstHops {
         open -= found.iter().map(|node| network.degree(*node)).sum::<usize>();
         level = found;
     }
-    FirstHops { of_nodes, hops }
+    FirstHops { of_nodes, hops, distance }
 }
 
 /// To a neighbour: of parallel links, one with the largest MTU.
@@ -118,7 +120,7 @@ mod tests {
     fn is_the_same(network: &Network) {
         let link = |a: &Adjacent| (a.to, a.link);
         for from in 0..network.len() {
-            let FirstHops { of_nodes, hops } = first_hops(network, from);
+            let FirstHops { of_nodes, hops, .. } = first_hops(network, from);
             let found: Vec<_> =
                 of_nodes.iter().map(|number| Some(link(&hops[number.checked_sub(1)? as usize]))).collect();
             let all: Vec<_> = by_all_links(network, from).iter().map(|hop| hop.as_ref().map(link)).collect();

@@ -272,7 +272,7 @@ problems! {
     /// A port to a host has no interface or no carrier.
     PortDown: Critical Port, opens 0 ms, closes 1000 ms,
         "has no interface or no carrier",
-        "The host behind it is cut off.",
+        "The host behind it is cut off, or has a link less.",
         "Check the interface, the cable and the host.";
     /// A link between nodes carries nothing: an interface or the carrier is missing at an end.
     LinkDown: Warning Link, opens 0 ms, closes 1000 ms,

@@ -23,7 +23,8 @@ struct Way {
 }
 
 /// The nodes whose routes may be others in `new` than in `old`, two states of one network that use `links` differently, in the order of
-/// their indexes. Two searches for each end of these links, and a few comparisons per node; only theirs are made anew.
+/// their indexes. Two searches for each end of these links, and a few comparisons per node; only theirs are made anew. Where there are hosts
+/// with several links, also nodes that reach other nodes of such hosts than before.
 ///
 /// `routes`: of a node in `old`.
 pub(crate) fn rerouted<'a>(
@@ -39,6 +40,11 @@ pub(crate) fn rerouted<'a>(
     let ends: BTreeSet<NodeIx> = links.iter().filter_map(|link| new.ends(*link)).flatten().collect();
     let mut rerouted = vec![false; new.len()];
     ends.iter().for_each(|end| rerouted[*end] = true);
+    // Which node of a host with several links is the best to reach depends on more than where the ends are.
+    let homes: BTreeSet<NodeIx> = new.shared().iter().flatten().copied().collect();
+    if !homes.is_empty() {
+        old.regions().moved(new.regions(), &homes).for_each(|node| rerouted[node] = true);
+    }
     // One end after the other: a drained node has hundreds of them, and a search has an entry for every node.
     for end in ends {
         let (before, after) = (ways_to(old, end), ways_to(new, end));
@@ -74,13 +80,14 @@ fn ways_to(network: &Network, end: NodeIx) -> Vec<Way> {
 
 #[cfg(test)]
 mod tests {
+    use canopy_model::drain::DrainTarget;
     use canopy_model::node_spec::NodeBase;
     use canopy_model::topology::Endpoint;
     use proptest::prelude::*;
 
     use super::*;
     use crate::routes::node_base;
-    use crate::testing::{fabric, random_graph};
+    use crate::testing::{fabric, random_graph, with_multi_homed};
 
     fn bases(network: &Network) -> Vec<NodeBase> {
         (0..network.len()).map(|node| node_base(network, &AddressPlan::default(), None, node)).collect()
@@ -105,15 +112,28 @@ mod tests {
         #[test]
         fn every_node_with_other_routes_is_found(
             parents in prop::collection::vec(any::<usize>(), 0..14), extra in prop::collection::vec(any::<(usize, usize)>(), 0..24),
-            first in any::<u64>(), second in any::<u64>(),
+            first in any::<u64>(), second in any::<u64>(), drained in any::<u64>(), homes in prop::collection::vec(any::<usize>(), 0..4),
         ) {
-            let whole = Network::build(random_graph(&parents, &extra), &AddressPlan::default()).unwrap();
+            let mut spec = random_graph(&parents, &extra);
+            let between = spec.links.len();
+            if !homes.is_empty() {
+                spec = with_multi_homed(spec, &homes);
+            }
+            let whole = Network::build(spec, &AddressPlan::default()).unwrap();
             let some = |bits: u64| -> Vec<usize> {
-                (0..whole.spec.links.len()).filter(|link| bits >> (link % 64) & (bits >> ((link + 17) % 64)) & 1 == 1).collect()
+                (0..between).filter(|link| bits >> (link % 64) & (bits >> ((link + 17) % 64)) & 1 == 1).collect()
             };
-            let (old, new) = (without(&whole, &some(first)), without(&whole, &some(second)));
-            let [found, other] = both(&old, &new);
-            prop_assert!(other.iter().all(|node| found.contains(node)), "{:?} of {:?}", other, found);
+            let (old, mut new) = (without(&whole, &some(first)), without(&whole, &some(second)));
+            let labels: Vec<String> = some(drained).into_iter().map(|link| whole.spec.links[link].label()).collect();
+            let drains: Vec<DrainTarget<'_>> = labels.iter().map(|label| DrainTarget::Link(label)).collect();
+            let down = some(second).into_iter().map(|link| whole.spec.links[link].a.clone()).collect();
+            for drains in [&[][..], &drains] {
+                new = new.with_links(&down, drains, &[]);
+                for [old, new] in [[&old, &new], [&new, &old]] {
+                    let [found, other] = both(old, new);
+                    prop_assert!(other.iter().all(|node| found.contains(node)), "{:?} of {:?}", other, found);
+                }
+            }
         }
     }
 

@@ -2,9 +2,10 @@
 //! The part of a node's spec that does not depend on groups: identity, ports, unicast routes and links of path programs.
 //!
 //! Routes follow shortest paths to every other node's locator (uN) and address, and to the prefixes of its hosts, of which those that fill a
-//! shorter prefix are one route.
+//! shorter prefix are one route. A host with several links is reached by way of the nearest of its nodes,
+//! of those that links in service lead to, if any do.
 //! Every hop lies on a shortest path to the destination, so no combination of the nodes' choices makes a loop; ties are
-//! broken by a hash of destination and neighbour. Prefixes of the node's own hosts are on-link at their ports, not
+//! broken by a hash of destination and neighbour, or of both nodes. Prefixes of the node's own hosts are on-link at their ports, not
 //! routes.
 //!
 //! Path programs follow no route. The links that they lead over are those of the topology, whether or not they are in service: what a
@@ -20,6 +21,7 @@ use canopy_model::routes::{FirstHop, Routes};
 use canopy_model::srh_hmac::SrhHmac;
 
 use crate::first_hops::{FirstHops, first_hops};
+use crate::hash::mix;
 use crate::topology::{Adjacent, Far, Network, NodeIx, PortInfo};
 
 /// The base of `node`'s spec.
@@ -88,7 +90,18 @@ fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
 
 /// Routes of `node`, in the order of their prefixes.
 fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Routes {
-    let FirstHops { of_nodes, hops } = first_hops(network, node);
+    let FirstHops { mut of_nodes, hops, distance } = first_hops(network, node);
+    // To hosts with several links packets go by way of the nearest of their nodes, of those that are best to reach. What a node reaches so,
+    // the next one does, too, and it is nearer to that one than this node is to any of them: no packet goes round.
+    let near = |set: &Vec<NodeIx>| {
+        let order = |to: &&NodeIx| {
+            let tie = mix(network.id(node).get().into(), network.id(**to).get().into());
+            (network.regions().reach(node, **to), distance[**to], tie)
+        };
+        set.iter().min_by_key(order).map_or(0, |nearest| of_nodes[*nearest])
+    };
+    let of_sets: Vec<u32> = network.shared().iter().map(near).collect();
+    of_nodes.extend(of_sets);
     let hop = |hop: &Adjacent| (hop.port, plan.link_local(network.id(hop.to), hop.far_port));
     let hops: Vec<FirstHop> = hops.iter().map(hop).collect();
     Routes::new(network.destinations().clone(), of_nodes, &hops)
@@ -102,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::{fabric, host, link, random_graph};
+    use crate::testing::{fabric, host, link, random_graph, with_multi_homed};
 
     /// Follows the routes hop by hop, as packets would, and counts the hops.
     fn walk(network: &Network, bases: &[NodeBase], from: NodeIx, to: Ipv6Addr) -> Option<(NodeIx, u32)> {
@@ -152,6 +165,92 @@ mod tests {
                 prop_assert_eq!(prefixes.len(), bases[from].routes.len(), "two routes to one prefix");
             }
         }
+    }
+
+    proptest! {
+        /// Catches a loop between nodes that choose different ones of a host's nodes, a host that is led to by way of a longer path, one that is
+        /// led to over links out of service though others lead to another of its nodes, and two routes to one prefix.
+        #[test]
+        fn a_host_with_several_links_is_reached_by_way_of_the_nearest_node_that_is_best_to_reach(
+            parents in prop::collection::vec(any::<usize>(), 1..12), extra in prop::collection::vec(any::<(usize, usize)>(), 0..16),
+            homes in prop::collection::vec(any::<usize>(), 2..5), broken in any::<u64>(), drained in any::<u64>(),
+        ) {
+            let graph = random_graph(&parents, &extra);
+            let between = graph.links.len();
+            let mut spec = with_multi_homed(graph, &homes);
+            let is = |set: u64, link: usize| link < between && set >> (link % 64) & 1 == 1;
+            spec.links.iter_mut().enumerate().for_each(|(at, link)| link.drained = is(drained & drained >> 7, at));
+            let down = (0..between).filter(|link| is(broken & broken >> 9, *link)).map(|link| spec.links[link].a.clone()).collect();
+            let plan = AddressPlan::default();
+            let n = Network::build_around(spec, &plan, &down, &[], &[]).unwrap();
+            let bases: Vec<NodeBase> = (0..n.len()).map(|i| node_base(&n, &plan, None, i)).collect();
+            let homes: BTreeSet<NodeIx> = n.host_links("h1").map(|at| at.node).collect();
+            // Worked out by floods of its own, over the links as declared.
+            let flood = |from: NodeIx, may: &dyn Fn(usize) -> bool| {
+                let mut hops = BTreeMap::from([(from, 0u32)]);
+                let mut next = std::collections::VecDeque::from([from]);
+                while let Some(at) = next.pop_front() {
+                    for decl in (0..between).filter(|link| may(*link)).map(|link| &n.spec.links[link]) {
+                        let ends = [&decl.a, &decl.b].map(|end| n.node(&end.device).unwrap());
+                        for (near, far) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+                            if near == at && !hops.contains_key(&far) {
+                                hops.insert(far, hops[&at] + 1);
+                                next.push_back(far);
+                            }
+                        }
+                    }
+                }
+                hops
+            };
+            let sound = |link: usize| !down.contains(&n.spec.links[link].a);
+            for from in 0..n.len() {
+                for host in ["h1", "h2"] {
+                    let (at, hops) = walk(&n, &bases, from, n.host(host).unwrap().address).expect("a way");
+                    prop_assert!(homes.contains(&at));
+                    let in_service = flood(from, &|link| sound(link) && !n.spec.links[link].drained);
+                    let nearest = homes.iter().filter_map(|home| in_service.get(home)).min();
+                    if let Some(nearest) = nearest {
+                        prop_assert_eq!(in_service.get(&at).map(|_| hops), Some(*nearest), "from {} to {}", from, at);
+                    } else if homes.iter().any(|home| flood(from, &sound).contains_key(home)) {
+                        prop_assert!(flood(from, &sound).contains_key(&at));
+                    }
+                }
+                let prefixes: BTreeSet<Ipv6Net> = bases[from].routes.iter().map(|r| r.prefix).collect();
+                prop_assert_eq!(prefixes.len(), bases[from].routes.len(), "two routes to one prefix");
+                let on_link = homes.contains(&from);
+                prop_assert_eq!(n.spec.hosts.iter().any(|h| bases[from].routes.iter().any(|r| r.prefix.contains(&h.address))), !on_link);
+            }
+        }
+    }
+
+    /// Catches an edge that takes programs to one of a host's nodes alone, and prefixes of hosts with several links that are not joined.
+    #[test]
+    fn programs_may_end_at_each_node_of_a_host() {
+        let plan = AddressPlan::default();
+        let mut spec = fabric(4, 2, 2);
+        for h in 1..=2 {
+            spec.links.push(link(&format!("leaf2/more{h}"), &format!("h1-{h}/eth1")));
+        }
+        spec.hosts[7].path_programs = true;
+        let n = Network::build(spec, &plan).unwrap();
+        let ends = node_base(&n, &plan, None, n.node("leaf4").unwrap()).host_programs.unwrap().ends;
+        let of = |host: &str| {
+            let address = n.host(host).unwrap().address;
+            let nodes = ends.iter().filter(|(prefix, _)| prefix.contains(&address)).map(|(_, node)| node.get());
+            nodes.collect::<Vec<_>>()
+        };
+        assert_eq!((of("h1-1"), of("h1-2"), of("h2-1"), of("h4-1")), (vec![1, 2], vec![1, 2], vec![2], vec![4]));
+        let mut prefixes: Vec<Ipv6Net> = ends.iter().map(|(prefix, _)| *prefix).collect();
+        prefixes.dedup();
+        let all = prefixes.len();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        assert_eq!(prefixes.len(), all, "an agent wants the nodes of a prefix next to each other");
+        let ports = |leaf: &str| {
+            let base = node_base(&n, &plan, None, n.node(leaf).unwrap());
+            base.ports.iter().filter(|p| matches!(&p.peer, Peer::Host { name, .. } if name == "h1-1")).count()
+        };
+        assert_eq!(["leaf1", "leaf2", "leaf3"].map(ports), [1, 1, 0]);
     }
 
     /// Catches a uN over one of several links, one over the link of a host, and a link without its uA.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Networks and samples for tests.
 
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::{GroupId, NodeId};
@@ -108,4 +109,15 @@ pub(crate) fn random_graph(parents: &[usize], extra: &[(usize, usize)]) -> Topol
         t.links.push(link(&format!("n{a}/e{k}"), &format!("n{b}/e{k}")));
     }
     t
+}
+
+/// Two hosts with a link to each of these nodes, as far as there are any.
+pub(crate) fn with_multi_homed(mut spec: TopologySpec, nodes: &[usize]) -> TopologySpec {
+    let nodes: BTreeSet<usize> = nodes.iter().map(|node| node % spec.nodes.len()).collect();
+    for h in 1..=2u16 {
+        spec.hosts.push(host(&format!("h{h}"), h));
+        let links = nodes.iter().map(|node| link(&format!("n{node}/host{h}"), &format!("h{h}/eth{node}")));
+        spec.links.extend(links);
+    }
+    spec
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The declared network as a compact graph: nodes by index, adjacency in one array, hosts by their attachment.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
 use std::sync::{Arc, OnceLock};
 
-use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::drain::DrainTarget;
 use canopy_model::fabric::HostFabric;
@@ -14,6 +13,7 @@ use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::routes::Destinations;
 use canopy_model::topology::{Endpoint, HostDecl, LongHaulFormat, TopologySpec};
 use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
+use canopy_model::{FieldError, FieldErrors};
 use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
 use canopy_paths::host::most_nodes;
 use fixedbitset::FixedBitSet;
@@ -24,6 +24,9 @@ use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 use crate::ranked::{Ranked, rank};
 
 mod host_fabric;
+mod regions;
+
+pub(crate) use regions::Regions;
 
 /// An end of a link.
 pub type LinkEnd = (NodeId, PortIndex);
@@ -40,8 +43,14 @@ pub(crate) struct Network {
     by_name: Arc<HashMap<String, NodeIx>>,
     ports: Arc<Vec<Vec<PortInfo>>>,
     hosts: Arc<HashMap<Arc<str>, Attachment>>,
-    /// Every prefix that nodes have routes to, in order, with the node that has it or whose hosts have it.
+    /// All links of the hosts that have several, by place in `spec.hosts`.
+    multi_homed: Arc<BTreeMap<usize, Vec<HostLink>>>,
+    host_link_count: usize,
+    /// Every prefix that nodes have routes to, in order, with its place: the node that has it or whose hosts have it, or, behind the nodes, one of
+    /// `shared`.
     destinations: Destinations,
+    /// Sets of nodes that hosts with several links are behind.
+    shared: Arc<[Vec<NodeIx>]>,
     /// What path programs of hosts may be, without ports; `None`: no host may send any.
     host_programs: Option<HostPrograms>,
     /// By link: the nodes at both ends; `None` if one of them is a host.
@@ -63,6 +72,8 @@ pub(crate) struct Network {
     hops: Hops,
     /// Made when routes are first asked for.
     ranked: Arc<OnceLock<Ranked>>,
+    /// Of this state of the network. Made when it is first asked for.
+    regions: Arc<OnceLock<Regions>>,
     /// By the hosts' addresses: their places in `spec.hosts`. Made when it is first asked for.
     by_address: Arc<OnceLock<HashMap<Ipv6Addr, u32>>>,
 }
@@ -120,7 +131,15 @@ struct Adjacency {
     all: Vec<Adjacent>,
 }
 
-/// Attachment of a host.
+/// A link of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostLink {
+    pub(crate) node: NodeIx,
+    pub(crate) port: PortIndex,
+    pub(crate) link: usize,
+}
+
+/// Attachment of a host: its first link, or its only one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attachment {
     pub(crate) node: NodeIx,
@@ -132,6 +151,8 @@ pub(crate) struct Attachment {
     pub(crate) accepts_roce: bool,
     /// The host may send path programs.
     pub(crate) sends_programs: bool,
+    /// Place in `spec.hosts`.
+    at: usize,
 }
 
 impl Network {
@@ -160,7 +181,7 @@ impl Network {
         check_prefixes(&spec.hosts, plan)?;
         let by_name: HashMap<String, NodeIx> =
             spec.nodes.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
-        let (ports, hosts) = connect(&spec, &by_name)?;
+        let Wiring { ports, hosts, multi_homed } = connect(&spec, &by_name)?;
         let node = |end: &Endpoint| by_name.get(&end.device).copied();
         let ends = spec.links.iter().map(|link| Some([node(&link.a)?, node(&link.b)?])).collect();
         let locators = spec
@@ -168,12 +189,23 @@ impl Network {
             .iter()
             .enumerate()
             .flat_map(|(at, node)| [(plan.un(node.id), at), (Ipv6Net::from(plan.node_address(node.id)), at)]);
-        let all = locators.chain(host_prefixes(spec.nodes.len(), &hosts));
-        // At most MAX_NODES.
-        let mut destinations: Vec<(Ipv6Net, u32)> = all.map(|(prefix, node)| (prefix, node as u32)).collect();
+        let (of_hosts, shared) = host_prefixes(&spec, &hosts, &multi_homed);
+        // Each node has a number for each of them.
+        if shared.len() > MAX_NODES {
+            let detail = format!(
+                "hosts with several links are behind {} sets of nodes, at most {MAX_NODES} are supported",
+                shared.len()
+            );
+            return Err(FieldError::new("spec.links", detail).into());
+        }
+        // At most MAX_NODES and MAX_HOSTS.
+        let all = locators.chain(of_hosts).map(|(prefix, place)| (prefix, place as u32));
+        let mut destinations: Vec<(Ipv6Net, u32)> = all.collect();
         destinations.sort_unstable();
         let adjacency = Adjacency::new(&spec, &ports);
+        let more: usize = multi_homed.values().map(|links| links.len() - 1).sum();
         let mut network = Self {
+            host_link_count: hosts.len() + more,
             ids: spec.nodes.iter().map(|node| node.id).collect(),
             spec,
             destinations: destinations.into(),
@@ -182,6 +214,8 @@ impl Network {
             by_name: Arc::new(by_name),
             ports: Arc::new(ports),
             hosts: Arc::new(hosts),
+            multi_homed: Arc::new(multi_homed),
+            shared: shared.into(),
             adjacency: Arc::new(adjacency),
             broken: FixedBitSet::new(),
             drained: FixedBitSet::new(),
@@ -192,6 +226,7 @@ impl Network {
             host_fabric: Arc::default(),
             hops: Hops::default(),
             ranked: Arc::default(),
+            regions: Arc::default(),
             by_address: Arc::default(),
         };
         network.host_programs = network.programs_of_hosts(plan);
@@ -205,7 +240,7 @@ impl Network {
         let ends = self.destinations.iter().filter(|(prefix, _)| is_hosts(prefix));
         Some(HostPrograms {
             ports: BTreeSet::new(),
-            ends: ends.map(|(prefix, at)| (*prefix, self.ids[*at as usize])).collect(),
+            ends: ends.flat_map(|(prefix, at)| self.nodes_at(*at).map(|node| (*prefix, self.ids[node]))).collect(),
             nodes: self.ids.iter().copied().collect(),
             most_nodes: self.fabric().map_or(MOST_NODES, most_nodes),
         })
@@ -214,6 +249,7 @@ impl Network {
     /// The same network with other links out of service; see [`Network::build_around`]. A few instructions per link of the network.
     pub(crate) fn with_links(&self, down: &BTreeSet<Endpoint>, drains: &[DrainTarget<'_>], left: &[&str]) -> Self {
         let mut network = self.clone();
+        network.regions = Arc::default();
         network.broken = self.set(down.iter().filter_map(|port| Some(self.port(port)?.1.link)));
         network.drained = self.set(drains.iter().flat_map(|target| self.links_of(*target)));
         network.left = left.iter().filter_map(|node| self.node(node)).collect();
@@ -264,6 +300,23 @@ impl Network {
     /// joined where they fill a shorter one, and no address is in one that was in none.
     pub(crate) fn destinations(&self) -> &Destinations {
         &self.destinations
+    }
+
+    /// The nodes of a place: one, or those that hosts with several links are behind.
+    fn nodes_at(&self, place: u32) -> impl Iterator<Item = NodeIx> {
+        let place = place as usize;
+        let several = place.checked_sub(self.len()).map_or(&[][..], |set| &self.shared[set]);
+        Some(place).filter(|place| *place < self.len()).into_iter().chain(several.iter().copied())
+    }
+
+    /// Sets of nodes that hosts with several links are behind: the places of [`Network::destinations`] that follow the nodes.
+    pub(crate) fn shared(&self) -> &[Vec<NodeIx>] {
+        &self.shared
+    }
+
+    /// Which nodes reach each other over what links. A few instructions per link, once for each state of the network.
+    pub(crate) fn regions(&self) -> &Regions {
+        self.regions.get_or_init(|| Regions::of(self))
     }
 
     /// What path programs of hosts may be, without the ports at which they arrive; `None`: no host may send any.
@@ -375,9 +428,10 @@ impl Network {
     /// The link at a port of a node, or at that of a host. A few instructions per port of the node.
     pub(crate) fn link_at(&self, end: &Endpoint) -> Option<usize> {
         let of_host = || {
-            let link = self.host(&end.device)?.link;
-            let decl = &self.spec.links[link];
-            (decl.a == *end || decl.b == *end).then_some(link)
+            self.host_links(&end.device).map(|at| at.link).find(|link| {
+                let decl = &self.spec.links[*link];
+                decl.a == *end || decl.b == *end
+            })
         };
         self.port(end).map(|(_, port)| port.link).or_else(of_host)
     }
@@ -544,7 +598,20 @@ impl Network {
         !self.avoided.contains(link)
     }
 
-    /// Attachment of the host called `name`.
+    /// All links of the host called `name`, in the order of declaration.
+    pub(crate) fn host_links(&self, name: &str) -> impl Iterator<Item = HostLink> {
+        let at = self.hosts.get(name);
+        let several = at.and_then(|at| self.multi_homed.get(&at.at));
+        let only = at.filter(|_| several.is_none()).map(|at| HostLink { node: at.node, port: at.port, link: at.link });
+        only.into_iter().chain(several.into_iter().flatten().copied())
+    }
+
+    /// Links of all hosts.
+    pub(crate) fn host_link_count(&self) -> usize {
+        self.host_link_count
+    }
+
+    /// First attachment of the host called `name`, the one of its groups.
     pub(crate) fn host(&self, name: &str) -> Option<&Attachment> {
         self.hosts.get(name)
     }
@@ -637,13 +704,26 @@ impl Adjacency {
     }
 }
 
-/// The prefixes of the hosts of each node, joined where they fill a shorter one.
-fn host_prefixes(nodes: usize, hosts: &HashMap<Arc<str>, Attachment>) -> impl Iterator<Item = (Ipv6Net, NodeIx)> {
-    let mut of = vec![Vec::new(); nodes];
-    hosts.values().for_each(|at| of[at.node].push(at.prefix));
-    of.into_iter()
-        .enumerate()
-        .flat_map(|(node, prefixes)| Ipv6Net::aggregate(&prefixes).into_iter().map(move |prefix| (prefix, node)))
+/// The prefixes of the hosts of each place, joined where they fill a shorter one, and the sets of nodes whose places follow those of the nodes.
+fn host_prefixes(
+    spec: &TopologySpec,
+    hosts: &HashMap<Arc<str>, Attachment>,
+    multi_homed: &BTreeMap<usize, Vec<HostLink>>,
+) -> (impl Iterator<Item = (Ipv6Net, usize)>, Vec<Vec<NodeIx>>) {
+    let mut of = vec![Vec::new(); spec.nodes.len()];
+    let with_one = hosts.values().filter(|at| !multi_homed.contains_key(&at.at));
+    with_one.for_each(|at| of[at.node].push(at.prefix));
+    let mut sets: BTreeMap<Vec<NodeIx>, Vec<Ipv6Net>> = BTreeMap::new();
+    for (host, links) in multi_homed {
+        let nodes: BTreeSet<NodeIx> = links.iter().map(|at| at.node).collect();
+        sets.entry(nodes.into_iter().collect()).or_default().push(spec.hosts[*host].prefix);
+    }
+    let (sets, prefixes): (Vec<_>, Vec<_>) = sets.into_iter().unzip();
+    let of_places = of.into_iter().chain(prefixes).enumerate();
+    let joined = |(place, prefixes): (usize, Vec<Ipv6Net>)| {
+        Ipv6Net::aggregate(&prefixes).into_iter().map(move |prefix| (prefix, place))
+    };
+    (of_places.flat_map(joined), sets)
 }
 
 fn check_sizes(spec: &TopologySpec) -> Result<(), FieldErrors> {
@@ -706,14 +786,21 @@ fn fabric(block: UsidBlock, spec: &TopologySpec, ports: &[Vec<PortInfo>]) -> Res
     Fabric::new(block, nodes, links)
 }
 
-type Wiring = (Vec<Vec<PortInfo>>, HashMap<Arc<str>, Attachment>);
+/// Ports of the nodes, and links of the hosts.
+struct Wiring {
+    ports: Vec<Vec<PortInfo>>,
+    hosts: HashMap<Arc<str>, Attachment>,
+    /// See [`Network::multi_homed`].
+    multi_homed: BTreeMap<usize, Vec<HostLink>>,
+}
 
 /// Numbers the ports in the order of the links, and connects the two ends of each link.
 fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wiring, FieldErrors> {
     let mut errors = FieldErrors::default();
     let host_ix: HashMap<&str, usize> = spec.hosts.iter().enumerate().map(|(i, h)| (h.name.as_str(), i)).collect();
     let mut ports: Vec<Vec<PortInfo>> = vec![Vec::new(); spec.nodes.len()];
-    let mut hosts = HashMap::with_capacity(spec.hosts.len());
+    let mut hosts: HashMap<Arc<str>, Attachment> = HashMap::with_capacity(spec.hosts.len());
+    let mut multi_homed: BTreeMap<usize, Vec<HostLink>> = BTreeMap::new();
     for (i, link) in spec.links.iter().enumerate() {
         let mut next_port = |device: &str, side: &str| {
             let node = *by_name.get(device)?;
@@ -741,6 +828,12 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
                 if let Some(&host) = host_ix.get(device.as_str()) {
                     let decl = &spec.hosts[host];
                     add(near, is_a, Far::Host(host));
+                    if let Some(first) = hosts.get(decl.name.as_str()) {
+                        let first = HostLink { node: first.node, port: first.port, link: first.link };
+                        let all = multi_homed.entry(host).or_insert_with(|| vec![first]);
+                        all.push(HostLink { node: near.0, port: near.1, link: i });
+                        continue;
+                    }
                     let attachment = Attachment {
                         node: near.0,
                         port: near.1,
@@ -749,6 +842,7 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
                         address: decl.address,
                         accepts_roce: decl.long_haul_cnp == LongHaulFormat::RoceV2,
                         sends_programs: decl.path_programs,
+                        at: host,
                     };
                     hosts.insert(decl.name.as_str().into(), attachment);
                 }
@@ -757,7 +851,7 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
         }
     }
     errors.into_result()?;
-    Ok((ports, hosts))
+    Ok(Wiring { ports, hosts, multi_homed })
 }
 
 #[cfg(test)]

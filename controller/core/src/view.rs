@@ -82,6 +82,8 @@ pub struct TopologyStatus {
     pub hosts: u32,
     /// Declared links.
     pub links: u32,
+    /// Of these, links of hosts.
+    pub host_links: u32,
     /// Summary.
     pub conditions: Vec<Condition>,
 }
@@ -388,27 +390,55 @@ pub struct HostView {
 /// Where a host is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDesired {
-    /// The only node that it is linked to.
+    /// The node of its first link, or of its only one.
     pub node: String,
     /// Port of that node.
     pub port: String,
-    /// The prefix routed to that port; members' addresses lie in it.
+    /// The prefix routed to its links; members' addresses lie in it.
     pub prefix: Ipv6Net,
     /// The host's default address.
     pub address: Ipv6Addr,
-    /// IPv6 MTU of the link in bytes.
+    /// IPv6 MTU of the first link in bytes.
     pub mtu: u32,
     /// It may send path programs.
     pub path_programs: bool,
+    /// All its links, the first one too.
+    pub links: Vec<HostLink>,
+}
+
+/// A link of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostLink {
+    /// Its node.
+    pub node: String,
+    /// Port of that node.
+    pub port: String,
+    /// IPv6 MTU in bytes.
+    pub mtu: u32,
+}
+
+/// A node's port to a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// The node.
+    pub node: String,
+    /// Its port.
+    pub port: String,
+    /// State of the port.
+    pub state: PortState,
+    /// What is wrong with it, or why its state is not known; empty otherwise.
+    pub reason: String,
 }
 
 /// What is known of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostObserved {
-    /// State of the node's port.
+    /// State of the node's port at its first link.
     pub port: PortState,
-    /// What is wrong with the port, or why its state is not known; empty otherwise.
+    /// What is wrong with that port, or why its state is not known; empty otherwise.
     pub reason: String,
+    /// The nodes' ports at all its links.
+    pub links: Vec<HostPort>,
     /// Groups that it sends to.
     pub sources: u32,
     /// Groups that it receives from.
@@ -417,15 +447,15 @@ pub struct HostObserved {
     pub groups: Vec<HostGroup>,
 }
 
-/// State of a port that leads to a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// State of a port that leads to a host, the worse the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PortState {
     /// It has an interface with a carrier.
     Up,
-    /// Its interface or its carrier is missing.
-    Down,
     /// The agent of its node is not connected, or has not reported.
     Unknown,
+    /// Its interface or its carrier is missing.
+    Down,
 }
 
 /// A group that a host is a member of.

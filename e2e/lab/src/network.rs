@@ -164,7 +164,7 @@ fn prepare_delays(state: &mut State, lines: &str) -> Result<()> {
 fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>) -> Result<()> {
     let mut ip = vec!["link set lo up".to_owned()];
     let mut tc = Vec::new();
-    for (end, link) in ends {
+    for (number, (end, link)) in ends.iter().enumerate() {
         let port = &end.port;
         // What user space takes from an interface and gives to another one has to be complete; elsewhere checksums are left to the
         // hardware, as on real hosts.
@@ -177,7 +177,8 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
         ip.push(format!("link set dev {port} up"));
         if let Some(h) = host {
             ip.push(format!("addr add {}/{} dev {port}", h.address, h.prefix.prefix_len()));
-            ip.push(format!("route add default via fe80::1 dev {port}"));
+            // Of several links, the first one is for what has no other route.
+            ip.push(format!("route add default via fe80::1 dev {port} metric {}", 1024 + number));
         }
         if let Some(rate) = link.rate {
             tc.push(format!("qdisc add dev {port} root {}", bucket(link, rate.get())));

@@ -478,7 +478,7 @@ impl Steering {
             None => _ = self.pins.remove(&prefix),
             Some(number) => {
                 let count = destination.total();
-                let numbered = self.map.as_ref().and_then(|map| map.numbered(prefix, number));
+                let numbered = self.map.as_ref().and_then(|map| map.numbered(prefix, number, &self.unusable));
                 let header = numbered.ok_or(Refused::NoSuchPath { number, prefix, count })?.header;
                 if before.is_none() && self.pins.len() >= MAX_DESTINATIONS {
                     return Err(Refused::Full);
@@ -585,10 +585,11 @@ impl Steering {
         self.settle(prefix, now)
     }
 
-    /// After another pin, or with other unusable links: which paths are candidates depends on them where there are too many for all to be some.
+    /// After another pin, or with other unusable links: which paths are candidates depends on them where there are too many for all to be some, and
+    /// where the destination has several links.
     fn choose(&mut self, prefix: Ipv6Net, now: Monotonic) -> Result<(), Refused> {
         match self.destinations.get(&prefix) {
-            Some(destination) if destination.has_more() => self.renew(prefix, now),
+            Some(destination) if destination.has_choice() => self.renew(prefix, now),
             _ => self.settle(prefix, now),
         }
     }

@@ -68,6 +68,6 @@ pub struct Sender {
     pub most_nodes: u8,
     /// Outer source of programs.
     pub address: Ipv6Addr,
-    /// Links between nodes that are drained or dead, each by one end.
+    /// Links that are drained or dead: those between nodes, each by one end, and those of hosts with several links, each by the node's end.
     pub unusable: Vec<(NodeId, PortIndex)>,
 }

@@ -18,7 +18,8 @@ const UN_OCTETS: usize = 0xE000 / 8;
 /// uNs of a program of a host, at most: those of a destination and three segments.
 pub const MOST_NODES: u8 = 24;
 
-/// Prefixes of hosts in their order, each with the node that it is behind. No two have an address in common.
+/// Prefixes of hosts in their order, each with a node that it is behind: one that is behind several nodes is there once for each, at most
+/// [`MAX_HOST_LINKS`](crate::topology::MAX_HOST_LINKS) times. No two different ones have an address in common.
 pub type PathEnds = Arc<[(Ipv6Net, NodeId)]>;
 
 /// A set of uNs, as bits: of the octet `N / 8`, the bit `N % 8` stands for the uN `N`.

@@ -30,6 +30,8 @@ pub const MIN_K_BASE: Octets = Octets(4_198);
 pub const V_ECN_PERMILLE: std::ops::RangeInclusive<u16> = 1..=1_000;
 /// Default of V_ecn: half of the packets.
 pub const DEFAULT_V_ECN_PERMILLE: u16 = 500;
+/// Links of a host, at most.
+pub const MAX_HOST_LINKS: usize = 8;
 /// Smallest buffer: K_min must be below K_max.
 pub const MIN_BUFFER: Octets = Octets(2);
 
@@ -40,7 +42,7 @@ pub const MIN_BUFFER: Octets = Octets(2);
 pub struct TopologySpec {
     /// Forwarding nodes, each running an agent.
     pub nodes: Vec<NodeDecl>,
-    /// RDMA hosts, each behind exactly one node port.
+    /// RDMA hosts, each with one link or several, to different nodes.
     #[serde(default)]
     pub hosts: Vec<HostDecl>,
     /// Point-to-point links.
@@ -81,7 +83,8 @@ impl NodeDecl {
 pub struct HostDecl {
     /// Unique among nodes and hosts.
     pub name: String,
-    /// The prefix routed to the host's port; members' addresses must lie in it.
+    /// The prefix routed to the host's ports; members' addresses must lie in it. Of several links, each node leads packets to the one whose node
+    /// is nearest. Packets of groups take the link that comes first under `links`.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub prefix: Ipv6Net,
     /// The host's default address, inside `prefix`.
@@ -410,7 +413,7 @@ impl TopologySpec {
         let nodes: BTreeSet<&str> = self.nodes.iter().map(|n| n.name.as_str()).collect();
         let hosts: BTreeSet<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
         let mut used: BTreeSet<&Endpoint> = BTreeSet::new();
-        let mut host_links: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut host_links: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (i, l) in self.links.iter().enumerate() {
             for (side, end, far) in [("a", &l.a, &l.b), ("b", &l.b, &l.a)] {
                 let at = format!("spec.links[{i}].{side}");
@@ -424,10 +427,15 @@ impl TopologySpec {
                     errors.push(&at, format!("port {end} is used by two links"));
                 }
                 if hosts.contains(end.device.as_str()) {
-                    *host_links.entry(&end.device).or_default() += 1;
+                    let nodes = host_links.entry(&end.device).or_default();
                     if hosts.contains(far.device.as_str()) {
                         errors.push(&at, "links a host to a host: a host connects to a node");
+                    } else if nodes.contains(&far.device.as_str()) {
+                        let (host, node) = (&end.device, &far.device);
+                        errors
+                            .push(&at, format!("is a second link of host {host:?} to node {node:?}: one is supported"));
                     }
+                    nodes.push(&far.device);
                 }
             }
             if l.a.device == l.b.device {
@@ -442,18 +450,20 @@ impl TopologySpec {
             check_thresholds(i, l, errors);
         }
         for (i, h) in self.hosts.iter().enumerate() {
-            match host_links.get(h.name.as_str()) {
-                Some(1) => {}
-                None => errors.push(format!("spec.hosts[{i}]"), format!("host {:?} has no link", h.name)),
-                Some(n) => errors.push(
+            match host_links.get(h.name.as_str()).map_or(0, Vec::len) {
+                0 => errors.push(format!("spec.hosts[{i}]"), format!("host {:?} has no link", h.name)),
+                1..=MAX_HOST_LINKS => {}
+                n => errors.push(
                     format!("spec.hosts[{i}]"),
-                    format!("host {:?} has {n} links: exactly one is supported", h.name),
+                    format!("host {:?} has {n} links: at most {MAX_HOST_LINKS} are supported", h.name),
                 ),
             }
         }
     }
 
+    /// Nodes are connected by links between nodes: hosts forward nothing.
     fn check_connected(&self, errors: &mut FieldErrors) {
+        let hosts: BTreeSet<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
         let mut adjacent: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for l in &self.links {
             adjacent.entry(&l.a.device).or_default().push(&l.b.device);
@@ -462,7 +472,7 @@ impl TopologySpec {
         let mut seen = BTreeSet::new();
         let mut todo = vec![self.nodes[0].name.as_str()];
         while let Some(d) = todo.pop() {
-            if seen.insert(d) {
+            if seen.insert(d) && !hosts.contains(d) {
                 todo.extend(adjacent.get(d).into_iter().flatten());
             }
         }
@@ -554,6 +564,32 @@ mod tests {
             .contains("does not connect: no path from \"n1\" to n2")
         );
         assert!(problem(|t| t.links[1].a.port = "eth1".into()).contains("used by two links"));
+    }
+
+    /// Catches a host that connects nodes, a ninth link, and two links to one node, which no path could distinguish.
+    #[test]
+    fn a_host_has_links_to_different_nodes() {
+        let link = |a: &str, b: &str| LinkDecl::new(a.to_owned().try_into().unwrap(), b.to_owned().try_into().unwrap());
+        let mut t = small();
+        t.links.push(link("n2/eth2", "s1/eth1"));
+        t.validate().unwrap();
+        let second = problem(|t| t.links.push(link("s1/eth1", "n1/eth3")));
+        assert_eq!(second, "spec.links[2].a: is a second link of host \"s1\" to node \"n1\": one is supported");
+        let through = problem(|t| t.links[0] = link("n2/eth2", "s1/eth1"));
+        assert_eq!(through, "spec.links: the topology does not connect: no path from \"n1\" to n2");
+        let with = |nodes: u64| {
+            let mut t = small();
+            for n in 3..=nodes {
+                t.nodes.push(NodeDecl::new(&format!("n{n}"), NodeId::new("id", n).unwrap()));
+                t.links.push(link("n1/to", &format!("n{n}/eth1")));
+                t.links.last_mut().unwrap().a.port = format!("to{n}");
+                t.links.push(link(&format!("n{n}/eth2"), &format!("s1/eth{n}")));
+            }
+            t.validate()
+        };
+        with(9).unwrap();
+        let many = with(10).unwrap_err().to_string();
+        assert_eq!(many, "spec.hosts[0]: host \"s1\" has 9 links: at most 8 are supported");
     }
 
     /// Catches an overlap that is not seen because other prefixes lie between the two, and one that is reported and is none.

@@ -2152,6 +2152,11 @@ export interface components {
             };
             /**
              * Format: uint32
+             * @description Of these, links of hosts.
+             */
+            hostLinks?: number;
+            /**
+             * Format: uint32
              * @description Declared hosts.
              */
             hosts: number;
@@ -2861,7 +2866,8 @@ export interface components {
             pathPrograms?: boolean;
             /**
              * Format: ipv6-prefix
-             * @description The prefix routed to the host's port; members' addresses must lie in it.
+             * @description The prefix routed to the host's ports; members' addresses must lie in it. Of several links, each node leads packets to the one whose node
+             *     is nearest. Packets of groups take the link that comes first under `links`.
              */
             prefix: string;
         };
@@ -2869,18 +2875,20 @@ export interface components {
         HostDesired: {
             /** @description The host's default address. */
             address: string;
+            /** @description All its links, the first one too: packets of groups take that one. */
+            links?: components["schemas"]["HostLink"][];
             /**
              * Format: uint32
-             * @description IPv6 MTU of the link in bytes.
+             * @description IPv6 MTU of the first link in bytes.
              */
             mtu: number;
-            /** @description The only node that it is linked to. */
+            /** @description The node of its first link, or of its only one. */
             node: string;
             /** @description The host may send path programs. */
             pathPrograms?: boolean;
             /** @description Port of that node. */
             port: string;
-            /** @description The prefix routed to that port; members' addresses lie in it. */
+            /** @description The prefix routed to its links; members' addresses lie in it. */
             prefix: string;
         };
         /** @description A group that a host is a member of. */
@@ -2892,15 +2900,29 @@ export interface components {
             /** @description The host's role in it. */
             role: components["schemas"]["Role"];
         };
+        /** @description A link of a host. */
+        HostLink: {
+            /**
+             * Format: uint32
+             * @description IPv6 MTU in bytes.
+             */
+            mtu: number;
+            /** @description Its node. */
+            node: string;
+            /** @description Port of that node. */
+            port: string;
+        };
         /** @description What is known of a host. */
         HostObserved: {
             /** @description By which agent its applications join groups. */
             agent?: components["schemas"]["HostAgent"];
             /** @description These groups, in name order, the first 1,000; empty in a list of hosts. */
             groups: components["schemas"]["HostGroup"][];
-            /** @description State of the node's port. */
+            /** @description The nodes' ports at all its links, in the order of `spec.links`. */
+            links?: components["schemas"]["HostPort"][];
+            /** @description State of the node's port at its first link. */
             port: components["schemas"]["PortState"];
-            /** @description What is wrong with the port, or why its state is not known; empty otherwise. */
+            /** @description What is wrong with that port, or why its state is not known; empty otherwise. */
             reason: string;
             /**
              * Format: uint32
@@ -2912,6 +2934,17 @@ export interface components {
              * @description Groups that it sends to.
              */
             sources: number;
+        };
+        /** @description A node's port to a host. */
+        HostPort: {
+            /** @description The node. */
+            node: string;
+            /** @description Its port. */
+            port: string;
+            /** @description What is wrong with it, or why its state is not known; empty otherwise. */
+            reason: string;
+            /** @description State of the port. */
+            state: components["schemas"]["PortState"];
         };
         /** @description A host; its generation is the topology's. */
         HostResource: {
@@ -3226,7 +3259,7 @@ export interface components {
             metadata: components["schemas"]["MetadataInput_Topology"];
             /** @description A whole network, replaced as a unit: an invalid update changes nothing. */
             spec: {
-                /** @description RDMA hosts, each behind exactly one node port. */
+                /** @description RDMA hosts, each with one link or several, to different nodes. */
                 hosts?: components["schemas"]["HostDecl"][];
                 /** @description Point-to-point links. */
                 links: components["schemas"]["LinkDecl"][];
@@ -5458,7 +5491,7 @@ export interface components {
         };
         /** @description A whole network, replaced as a unit: an invalid update changes nothing. */
         TopologySpec: {
-            /** @description RDMA hosts, each behind exactly one node port. */
+            /** @description RDMA hosts, each with one link or several, to different nodes. */
             hosts?: components["schemas"]["HostDecl"][];
             /** @description Point-to-point links. */
             links: components["schemas"]["LinkDecl"][];
@@ -5474,6 +5507,11 @@ export interface components {
              * @description Of these, nodes whose agent is connected.
              */
             connectedNodes: number;
+            /**
+             * Format: uint32
+             * @description Of these, links of hosts.
+             */
+            hostLinks?: number;
             /**
              * Format: uint32
              * @description Declared hosts.

@@ -20,6 +20,7 @@ export type NodeSample = Schemas["NodeSample"];
 export type AuthorityAgent = Schemas["AuthorityAgent"];
 export type Host = Schemas["HostResource"];
 export type HostAgent = Schemas["HostAgent"];
+export type HostPort = Schemas["HostPort"];
 export type PortState = Schemas["PortState"];
 export type Link = Schemas["LinkResource"];
 export type LinkState = Schemas["LinkState"];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which hosts need someone, and what was counted.
-import type { Host } from "../api/types";
+import type { Host, HostPort, PortState } from "../api/types";
 import { count, counted } from "./format";
 import { wordsOf } from "./order";
 import { PORT_ORDER } from "./state";
@@ -8,9 +8,18 @@ import { PORT_ORDER } from "./state";
 /** Whether its applications can neither join nor leave: the agent that they reach is not connected. */
 export const isAway = (h: Host): boolean => h.status.agent === "NotConnected";
 
-/** Those whose port needs someone: "port down: h4". */
+/** All its links with the states of their ports; the first one carries the packets of groups. */
+export function linksOf({ spec: { node, port }, status }: Host): readonly HostPort[] {
+  const { links, port: state, reason } = status;
+  return links?.length ? links : [{ node, port, state, reason }];
+}
+
+/** Of the ports to it. */
+export const worstPort = (h: Host): PortState => PORT_ORDER.find((state) => linksOf(h).some((link) => link.state === state)) ?? "Unknown";
+
+/** Those with a port that needs someone: "port down: h4". */
 function ports(all: readonly Host[]): string {
-  return wordsOf(PORT_ORDER.filter((port) => port !== "Up").flatMap((port) => all.filter((h) => h.status.port === port).map((h) => [`port ${port.toLowerCase()}`, h.metadata.name] as const)));
+  return wordsOf(PORT_ORDER.filter((port) => port !== "Up").flatMap((port) => all.filter((h) => worstPort(h) === port).map((h) => [`port ${port.toLowerCase()}`, h.metadata.name] as const)));
 }
 
 /** Those whose agent needs someone: "agent not connected: h1, h3". */

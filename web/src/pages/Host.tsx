@@ -6,6 +6,7 @@ import { useMemo } from "react";
 import * as queries from "../api/queries";
 import type { Host, HostAgent } from "../api/types";
 import { count, counted } from "../lib/format";
+import { linksOf, worstPort } from "../lib/host";
 import { ofPort } from "../lib/state";
 import { Command, Mono } from "../ui/Command";
 import { Crumbs } from "../ui/Crumbs";
@@ -59,19 +60,25 @@ function PortCharts({ node, port, time }: { node: string; port: string; time: Ch
 
 function Detail({ host }: { host: Host }) {
   const { metadata, spec, status } = host;
+  const [links, worst] = [linksOf(host), worstPort(host)];
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const more = status.sources + status.receivers - status.groups.length;
   return (
-    <Page title={metadata.name} tab={`${metadata.name}: ${status.port}`} aside={<><StateWord state={ofPort(status.port)}>port {status.port.toLowerCase()}</StateWord><SilenceButton kind="host" name={metadata.name} /></>}>
+    <Page title={metadata.name} tab={`${metadata.name}: ${worst}`} aside={<><StateWord state={ofPort(worst)}>{links.length > 1 && worst === "Up" ? "ports" : "port"} {worst.toLowerCase()}</StateWord><SilenceButton kind="host" name={metadata.name} /></>}>
       <SilencesOf kind="host" name={metadata.name} />
-      <ProblemsOf kind="port" name={`${spec.node}/${spec.port}`} />
-      {status.reason && <p className={ofPort(status.port)}>{status.reason}</p>}
+      {links.map(({ node, port }) => <ProblemsOf key={node} kind="port" name={`${node}/${port}`} />)}
+      {links.map(({ node, state, reason }) => reason && <p key={node} className={ofPort(state)}>{links.length > 1 && `${node}: `}{reason}</p>)}
       <dl className="facts">
         <dt>Node, port</dt>
         <dd>
-          <Link to="/nodes/$node" params={{ node: spec.node }}>{spec.node}</Link>,{" "}
-          <Link to="/links/$node/$port" params={{ node: spec.node, port: spec.port }}>{spec.port}</Link>
+          {links.map(({ node, port, state }, at) => (
+            <div key={node}>
+              <Link to="/nodes/$node" params={{ node }}>{node}</Link>,{" "}
+              <Link to="/links/$node/$port" params={{ node, port }}>{port}</Link>
+              {links.length > 1 && <>{" "}<StateWord state={ofPort(state)}>{state.toLowerCase()}</StateWord>{at === 0 && <span className="faint"> groups take this one</span>}</>}
+            </div>
+          ))}
         </dd>
         <dt>Agent</dt>
         <dd><Agent of={status.agent ?? "OfNode"} node={spec.node} /></dd>
@@ -112,7 +119,7 @@ function Detail({ host }: { host: Host }) {
       )}
       {more > 0 && <p className="faint">and {count(more)} more</p>}
       <OverTime title="Over time" of={{ kind: "host", name: metadata.name }} search={search} onSearch={(to) => void navigate({ search: to, replace: true })}>
-        {(time) => <PortCharts node={spec.node} port={spec.port} time={time} />}
+        {(time) => links.map(({ node, port }) => <PortCharts key={node} node={node} port={port} time={time} />)}
       </OverTime>
     </Page>
   );

@@ -58,8 +58,8 @@ function Name({ link }: { link: Link }) {
 
 export function Links() {
   const domain = useQuery(queries.status).data;
-  // Each host has one link, and only the direction towards it leaves a node.
-  const total = domain && 2 * domain.links - domain.hosts;
+  // Of links of hosts, only the direction towards the host leaves a node.
+  const total = domain && 2 * domain.links - (domain.hostLinks ?? domain.hosts);
   const { query, items, hasMore, more } = usePages(queries.links, total, WHOLE);
   const [text, setText] = useState("");
   // Of many directions not all are read: the controller finds those that need someone.

@@ -246,6 +246,25 @@ fn another_layout_has_the_permission_before_the_first_reconcile() {
     assert_eq!(node.forwards("d0", &program("5f00:0:1:a::", AT_N10)).0, "d1");
 }
 
+/// Catches one of a host's nodes at which its programs may not end, and a node that another host is behind.
+#[test]
+fn programs_may_end_at_each_of_the_nodes_that_a_host_is_behind() {
+    let mut node = edge();
+    let end = |(prefix, un): (&str, u64)| (prefix.parse().unwrap(), self::node(un));
+    let of_5 = [2, 5, 7, 11, 12, 13, 14, 15].map(|un| ("2001:db8:5::/64", un));
+    let ends: Vec<_> = of_5.into_iter().chain([("2001:db8:a::/64", 10)]).map(end).collect();
+    let all = [1, 2, 5, 7, 10, 11, 12, 13, 14, 15].map(|un| self::node(un)).into_iter().collect();
+    permit(&mut node, Some(HostPrograms { ends: ends.into(), nodes: all, ..permission() }));
+    assert_eq!(node.bed.datapath.bpf.path_ends().keys().len(), 2);
+    for (_, un) in of_5 {
+        assert_eq!(node.forwards("d0", &program(&format!("5f00:0:1:a:{un:x}::"), AT_5)).0, "d1", "{un}");
+    }
+    let refused = |program: Vec<u8>| node.bed.run("d0", &program).0;
+    assert_eq!(refused(program("5f00:0:1:a::", AT_5)), SHOT, "10");
+    assert_eq!(refused(program("5f00:0:1:a:1::", AT_5)), SHOT, "1");
+    assert_eq!(refused(program("5f00:0:1:a:5::", AT_N10)), SHOT, "another host's");
+}
+
 /// Random programs: what the controller marks as refused, the edge drops for its form, and nothing else.
 #[test]
 fn the_controller_and_the_edge_have_the_same_rules() {

@@ -113,8 +113,9 @@ impl DrainCommands<'_> {
                 };
                 let link = &network.spec.links[index];
                 if network.node(&link.a.device).is_none() || network.node(&link.b.device).is_none() {
-                    let detail =
-                        format!("{wanted:?} leads to a host, which has no other link: let it leave its groups");
+                    let detail = format!(
+                        "{wanted:?} leads to a host: links between nodes are drained. Let the host leave its groups instead"
+                    );
                     return Err(DomainError::field("spec.link", detail));
                 }
                 Ok(DrainSpec { link: Some(label(network, index)), ..spec })

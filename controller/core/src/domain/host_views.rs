@@ -13,7 +13,8 @@ use super::symptoms::port_of;
 use crate::fields::HostField;
 use crate::limits::MAX_PAGE;
 use crate::resource::Node;
-use crate::view::{HostDesired, HostGroup, HostObserved, HostView, Page, PortState};
+use crate::topology::HostLink;
+use crate::view::{self, HostDesired, HostGroup, HostObserved, HostPort, HostView, Page, PortState};
 
 /// Groups that the view of one host names, at most.
 const MAX_NAMED: usize = 1_000;
@@ -42,8 +43,10 @@ impl HostViews<'_> {
             HostField::Name => Cow::Borrowed(name),
             HostField::Node => Cow::Borrowed(network.name(host.node)),
             HostField::Port => {
-                let port = network.port_name(host.node, host.port);
-                Cow::Owned(format!("{:?}", port_state(&self.0.nodes[host.node], port).0))
+                let state = |at: HostLink| port_state(&self.0.nodes[at.node], network.port_name(at.node, at.port)).0;
+                Cow::Owned(
+                    network.host_links(name).map(state).max().map_or_else(String::new, |port| format!("{port:?}")),
+                )
             }
         })
     }
@@ -59,8 +62,17 @@ impl HostViews<'_> {
         let network = &topology.network;
         let at = network.host(name)?;
         let port = network.port_name(at.node, at.port);
-        let (port_state, reason) = port_state(&self.0.nodes[at.node], port);
-        let mut status = HostObserved { port: port_state, reason, sources: 0, receivers: 0, groups: Vec::new() };
+        let (state, reason) = port_state(&self.0.nodes[at.node], port);
+        let (mut links, mut ports) = (Vec::new(), Vec::new());
+        for HostLink { node, port, link } in network.host_links(name) {
+            let (mtu, port) = (network.spec.links[link].mtu, network.port_name(node, port).to_owned());
+            let (state, reason) = port_state(&self.0.nodes[node], &port);
+            let node = network.name(node).to_owned();
+            links.push(view::HostLink { node: node.clone(), port: port.clone(), mtu });
+            ports.push(HostPort { node, port, state, reason });
+        }
+        let mut status =
+            HostObserved { port: state, reason, links: ports, sources: 0, receivers: 0, groups: Vec::new() };
         for group in self.0.groups.of_host(name).filter_map(|group| self.0.groups.get(group)) {
             let Some(member) = group.members.get(name) else { continue };
             let role = member.role;
@@ -80,6 +92,7 @@ impl HostViews<'_> {
             address: at.address,
             mtu: network.spec.links[at.link].mtu,
             path_programs: at.sends_programs,
+            links,
         };
         Some(HostView { name: name.to_owned(), generation: topology.metadata.generation, spec, status })
     }

@@ -195,11 +195,16 @@ fn is_able(at: &Node, retirement: &Retirement) -> Result<(), String> {
 /// Memberships of hosts behind the node, by host.
 pub(super) fn memberships<'a>(state: &'a State, node: &str) -> impl Iterator<Item = Membership> + use<'a> {
     let ports = state.node(node).map(|at| at.spec.base.ports.as_slice()).unwrap_or_default();
+    // A host with several links is a member by way of its first one.
+    let here = state.index(node);
+    let is_first = move |host: &&str| {
+        state.network().and_then(|network| network.host(host)).is_none_or(|at| Some(at.node) == here)
+    };
     let hosts = ports.iter().filter_map(|port| match &port.peer {
         Peer::Host { name, .. } => Some(name.as_str()),
         Peer::Node { .. } => None,
     });
-    hosts.flat_map(move |host| {
+    hosts.filter(is_first).flat_map(move |host| {
         let of_host = state.groups.of_host(host);
         of_host.filter_map(move |group| {
             let role = state.groups.get(group)?.members.get(host)?.role;

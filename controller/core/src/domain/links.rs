@@ -675,7 +675,7 @@ pub(super) fn label_at(network: &Network, end: &Endpoint) -> String {
 pub(super) fn link_named(network: &Network, wanted: &str) -> Option<usize> {
     let device = wanted.split('/').next()?;
     let of_node = network.node(device).into_iter().flat_map(|node| network.ports(node)).map(|port| port.link);
-    let of_host = network.host(device).map(|at| at.link);
+    let of_host = network.host_links(device).map(|at| at.link);
     let is_wanted = |link: &usize| {
         let decl = &network.spec.links[*link];
         label(network, *link) == wanted || decl.a.to_string() == wanted || decl.b.to_string() == wanted

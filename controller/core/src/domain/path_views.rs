@@ -16,7 +16,7 @@ use canopy_paths::program::Header;
 
 use super::state::State;
 use crate::path::{DecodedEnd, DecodedStep, DecodedView, LinkMarks, PathLink, PathView, PathsView};
-use crate::topology::{Network, NodeIx};
+use crate::topology::{HostLink, Network, NodeIx};
 
 /// Views of a state.
 pub(super) struct PathViews<'a>(pub(super) &'a State);
@@ -25,11 +25,12 @@ impl PathViews<'_> {
     /// See [`super::Domain::paths`].
     pub(super) fn paths(&self, from: &str, to: &str, style: Style) -> Option<PathsView> {
         let network = self.0.network()?;
-        let attached = |host: &str| {
-            let at = network.host(host)?;
-            Some(Attachment { edge: PortOf { node: network.id(at.node), port: at.port }, link: at.link })
+        network.host(to)?;
+        let attached = |host: &str| -> Vec<Attachment> {
+            let edge = |at: &HostLink| PortOf { node: network.id(at.node), port: at.port };
+            network.host_links(host).map(|at| Attachment { edge: edge(&at), link: at.link }).collect()
         };
-        let paths = Paths::between(network.fabric()?, &[attached(from)?], &[attached(to)?]);
+        let paths = Paths::between(network.fabric()?, &attached(from), &attached(to));
         let list = paths.list.iter().filter_map(|ranked| self.path(network, ranked, from, style)).collect();
         let nodes: BTreeSet<NodeId> = paths.list.iter().flat_map(|ranked| ranked.path.nodes()).collect();
         let forwarded = self.reported(network, nodes, host_programs::MINOR_VERSION);

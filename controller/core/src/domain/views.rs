@@ -52,6 +52,7 @@ impl Views<'_> {
             synced_nodes: synced as u32,
             hosts: t.network.spec.hosts.len() as u32,
             links: t.network.spec.links.len() as u32,
+            host_links: t.network.host_link_count() as u32,
             conditions: vec![ready],
         })
     }

@@ -7,7 +7,7 @@ use canopy_model::fabric::{FabricHost, FabricLink, FabricNode, HostFabric};
 
 use super::{Far, LinkEnd, Network, NodeIx};
 
-/// The links between nodes that are drained or dead, each by its `a` end.
+/// The links between nodes that are drained or dead, each by its `a` end, then those of hosts that have several, by their nodes.
 pub(super) fn unusable(network: &Network) -> Arc<[LinkEnd]> {
     let is_unusable = |link: usize| {
         let ends = network.ends(link)?;
@@ -19,7 +19,10 @@ pub(super) fn unusable(network: &Network) -> Arc<[LinkEnd]> {
         let port = network.ports(node).iter().find(|port| port.link == link && port.is_a)?;
         Some((network.id(node), port.index))
     };
-    (0..network.spec.links.len()).filter_map(end).collect()
+    let of_hosts =
+        network.multi_homed.values().flatten().filter(|at| network.is_broken(at.link) || network.is_drained(at.link));
+    let of_hosts = of_hosts.map(|at| (network.id(at.node), at.port));
+    (0..network.spec.links.len()).filter_map(end).chain(of_hosts).collect()
 }
 
 /// By number, with each link at its smaller end.

@@ -34,8 +34,8 @@ pub async fn run(client: &Client, args: &RouteArgs, out: &mut dyn Write) -> Resu
     Ok(())
 }
 
-/// The commands that make the routes: one to the destination's prefix, which encapsulates, and one to the block, by which the kernel sends
-/// what is encapsulated.
+/// The commands that make the routes: one to the destination's prefix, which encapsulates, and one to the block, or to the node of one of several
+/// links, by which the kernel sends what is encapsulated.
 fn routes(
     paths: &Paths,
     number: Option<u16>,
@@ -63,13 +63,15 @@ fn routes(
     }
     let port = port_of(path, source)?;
     let addresses: Vec<Ipv6Addr> = iter::once(path.destination).chain(path.segments.iter().rev().copied()).collect();
-    let [high, low, ..] = path.destination.segments();
-    let block = Ipv6Addr::new(high, low, 0, 0, 0, 0, 0, 0);
+    let [high, low, edge, ..] = path.destination.segments();
+    // Of several links, each leads to the programs that begin at its own node.
+    let (edge, length) = if source.spec.links.len() > 1 { (edge, 48) } else { (0, 32) };
+    let outer = Ipv6Addr::new(high, low, edge, 0, 0, 0, 0, 0);
     let segments = addresses.iter().map(Ipv6Addr::to_string).collect::<Vec<_>>().join(",");
     let mtu = path.mtu + HEADROOM + HEADROOM_OF_SEGMENT * addresses.len() as u32;
     let (to, via) = (destination.spec.prefix, format!("via {} dev {port}", AddressPlan::default().host_gateway()));
     Ok(format!(
-        "ip -6 route replace {block}/32 {via}\nip -6 route replace {to} encap seg6 mode encap.red segs {segments} {via} mtu {mtu}\n"
+        "ip -6 route replace {outer}/{length} {via}\nip -6 route replace {to} encap seg6 mode encap.red segs {segments} {via} mtu {mtu}\n"
     ))
 }
 
@@ -78,10 +80,15 @@ fn routes(
 /// # Errors
 /// The link is another one, or the port's name is one that a shell would read as something else.
 fn port_of<'a>(path: &'a PathItem, source: &HostResource) -> Result<&'a str, Failure> {
-    let (host, near) = (&source.metadata.name, format!("{}/{}", source.spec.node, source.spec.port));
+    let (host, spec) = (&source.metadata.name, &source.spec);
     let link = path.links.first().map_or("", |link| link.link.as_str());
-    let far = link.strip_prefix(&*format!("{near}--")).or_else(|| link.strip_suffix(&*format!("--{near}")));
-    let port = far.and_then(|far| far.strip_prefix(&*format!("{host}/")));
+    let behind = |(node, port): (&String, &String)| {
+        let near = format!("{node}/{port}");
+        let far = link.strip_prefix(&*format!("{near}--")).or_else(|| link.strip_suffix(&*format!("--{near}")));
+        far.and_then(|far| far.strip_prefix(&*format!("{host}/")))
+    };
+    let all = iter::once((&spec.node, &spec.port)).chain(spec.links.iter().map(|link| (&link.node, &link.port)));
+    let port = all.into_iter().find_map(behind);
     let port = port.ok_or_else(|| Failure::new(Exit::Error, format!("{host} has moved meanwhile: try again")))?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@:-".contains(c);
     if port.is_empty() || port.starts_with('-') || !port.chars().all(is_plain) {
@@ -93,6 +100,7 @@ fn port_of<'a>(path: &'a PathItem, source: &HostResource) -> Result<&'a str, Fai
 
 #[cfg(test)]
 mod tests {
+    use canopy_controller_api::host::HostLink;
     use serde_json::{Value, json};
 
     use super::*;
@@ -133,6 +141,21 @@ mod tests {
         };
         assert_eq!(made(paths(), None), Ok(wanted("5f00:0:1:6:2:6:2:6,5f00:0:7:8:9::,5f00:0:2::", 4_296)));
         assert_eq!(made(paths(), Some(2)), Ok(wanted("5f00:0:1:5:2::", 4_264)));
+    }
+
+    /// Catches a route by which programs of one link leave by the other.
+    #[test]
+    fn of_several_links_each_has_the_programs_that_begin_at_its_node() {
+        let mut of = paths();
+        of["items"][2]["links"][0]["link"] = json!("h1/eth9--leaf7/h1");
+        let paths: Paths = serde_json::from_value(of).unwrap();
+        let mut source = host(&paths.from, "leaf1", "h1", "2001:db8:0:1::/64");
+        let link = |node: &str| HostLink { node: node.to_owned(), port: "h1".to_owned(), mtu: 9000 };
+        source.spec.links = vec![link("leaf1"), link("leaf7")];
+        let made = routes(&paths, None, &source, &host("h2", "leaf2", "h2", "2001:db8:0:2::/64")).unwrap();
+        let (outer, inner) = made.split_once('\n').unwrap();
+        assert_eq!(outer, "ip -6 route replace 5f00:0:1::/48 via fe80::1 dev eth9");
+        assert!(inner.contains("dev eth9 mtu"), "{inner}");
     }
 
     /// Catches a name that the shell which the commands are given to would carry out, and the port of another device.

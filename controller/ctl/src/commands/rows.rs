@@ -2,12 +2,14 @@
 //! Resources as rows of a table.
 
 use std::io::Write;
+use std::iter;
 use std::time::{Duration, UNIX_EPOCH};
 
 use canopy_controller_api::condition::ConditionReason;
 use canopy_controller_api::controller::ControllerResource;
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
+use canopy_controller_api::host::HostPort;
 use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::metadata::Metadata;
@@ -292,13 +294,33 @@ fn wanted(bound: Bound) -> Option<u64> {
     }
 }
 
+/// What each link of a host has, where there are several.
+fn of_links(host: &HostResource, each: impl Fn(&HostPort) -> String, only: impl Fn() -> String) -> String {
+    match host.status.links.as_slice() {
+        [] | [_] => only(),
+        several => several.iter().map(each).collect::<Vec<_>>().join(","),
+    }
+}
+
+/// What is wrong with the ports to a host, each reason once.
+fn reasons(host: &HostResource) -> String {
+    let all = iter::once(&host.status.reason).chain(host.status.links.iter().map(|link| &link.reason));
+    let mut reasons: Vec<&String> = Vec::new();
+    for reason in all.filter(|reason| !reason.is_empty()) {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    text(reasons.into_iter().map(String::as_str).collect::<Vec<_>>().join("; "))
+}
+
 impl Row for HostResource {
     fn columns() -> Vec<Column<Self>> {
         vec![
             ("NAME", |h| text(&h.metadata.name), false),
-            ("NODE", |h| text(&h.spec.node), false),
-            ("PORT", |h| text(&h.spec.port), false),
-            ("STATE", |h| text(h.status.port), false),
+            ("NODE", |h| of_links(h, |link| text(&link.node), || text(&h.spec.node)), false),
+            ("PORT", |h| of_links(h, |link| text(&link.port), || text(&h.spec.port)), false),
+            ("STATE", |h| of_links(h, |link| text(link.state), || text(h.status.port)), false),
             ("ADDRESS", |h| text(h.spec.address), false),
             ("SENDS TO", |h| text(h.status.sources), false),
             ("RECEIVES FROM", |h| text(h.status.receivers), false),
@@ -306,7 +328,7 @@ impl Row for HostResource {
             ("PREFIX", |h| text(h.spec.prefix), true),
             ("MTU", |h| text(h.spec.mtu), true),
             ("PROGRAMS", |h| if h.spec.path_programs { "permitted" } else { "-" }.to_owned(), true),
-            ("REASON", |h| text(&h.status.reason), true),
+            ("REASON", |h| reasons(h), true),
         ]
     }
 

@@ -101,6 +101,7 @@ mod tests {
             nodes: 6,
             connected_nodes: 6,
             synced_nodes: 5,
+            host_links: 0,
             restarting_agents: 0,
             restarting: Vec::new(),
             hosts: 6,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use canopy_controller_api::health::{DeliveryState, DomainStatus, ProblemItem, SubjectKind};
+use canopy_controller_api::host::{HostPort, PortState};
 use canopy_controller_api::query::{LimitQuery, ProblemQuery};
 use canopy_controller_api::waited::WaitedFor;
 use canopy_controller_api::{GroupResource, HostResource, LinkResource, List, NodeResource};
@@ -79,9 +80,19 @@ async fn subject(client: &Client, args: &WhyArgs) -> Result<(SubjectKind, String
         }
         Questionable::Host => {
             let path = format!("/api/v1/hosts/{}", segment("host", name)?);
-            let _host: HostResource = client.get(&format!("reading host {name}"), &path).await?;
-            Ok((SubjectKind::Host, name.clone(), format!("host {name}")))
+            let host: HostResource = client.get(&format!("reading host {name}"), &path).await?;
+            Ok((SubjectKind::Host, name.clone(), format!("host {name}{}", ports(&host))))
         }
+    }
+}
+
+/// What its ports are in, unless all are up.
+fn ports(host: &HostResource) -> String {
+    let not_up = host.status.links.iter().filter(|link| link.state != PortState::Up);
+    let state = |link: &HostPort| format!("port {}/{} is {}", text(&link.node), text(&link.port), text(link.state));
+    match not_up.map(state).collect::<Vec<_>>().join(", ") {
+        states if states.is_empty() => states,
+        states => format!(": {states}"),
     }
 }
 

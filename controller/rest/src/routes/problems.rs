@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use canopy_controller_actor::Controller;
-use canopy_controller_api::health::{DomainStatus, ProblemCodeItem, ProblemItem};
+use canopy_controller_api::health::{DomainStatus, ProblemCodeItem, ProblemItem, SubjectKind};
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{ProblemQuery, WatchQuery};
 use canopy_controller_api::{ApiVersion, Kind, List};
@@ -63,10 +63,20 @@ pub(crate) async fn list(
         _ => return Err(ApiError::bad_request("name", "kind and name name an object together: give both or none")),
     };
     let fields = filter::fields(&query.field_selector)?;
+    // What is wrong with the ports to a host concerns it.
+    let ports: Vec<String> = match subject {
+        Some((SubjectKind::Host, host)) => {
+            let links = controller.read(|d| d.host(host)).map(|host| host.status.links).unwrap_or_default();
+            links.into_iter().map(|link| format!("{}/{}", link.node, link.port)).collect()
+        }
+        _ => Vec::new(),
+    };
     let wanted = |p: &ProblemItem| {
         (!query.root || p.root)
             && query.severity.is_none_or(|severity| p.severity == severity)
-            && subject.is_none_or(|(kind, name)| p.concerns(kind, name))
+            && subject.is_none_or(|(kind, name)| {
+                p.concerns(kind, name) || ports.iter().any(|port| p.is_of(SubjectKind::Port, port))
+            })
             && filter::problem_passes(&fields, p)
     };
     let items: Vec<ProblemItem> = items(&controller, &scope).filter(wanted).take(limit).collect();
@@ -121,6 +131,7 @@ pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainS
         restarting: awaited.into_iter().take(SHOWN).map(Into::into).collect(),
         hosts: count(|t| t.hosts),
         links: count(|t| t.links),
+        host_links: count(|t| t.host_links),
         groups: controller
             .phases()
             .into_iter()

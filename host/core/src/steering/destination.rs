@@ -41,6 +41,8 @@ pub(super) struct Candidates {
     pub(super) list: Vec<Candidate>,
     /// How many paths they were chosen from.
     pub(super) total: usize,
+    /// Which paths these are depends on the destination's links in service.
+    pub(super) has_several_links: bool,
 }
 
 /// A program in use.
@@ -58,6 +60,7 @@ pub(super) struct Destination {
     candidates: Vec<Candidate>,
     /// Paths that they were chosen from.
     total: usize,
+    has_several_links: bool,
     /// Of each candidate.
     conditions: Vec<Condition>,
     pub(super) active: Vec<Active>,
@@ -142,6 +145,7 @@ impl Destination {
         Self {
             candidates: Vec::new(),
             total: 0,
+            has_several_links: false,
             conditions: Vec::new(),
             active: Vec::new(),
             taken: Vec::new(),
@@ -162,7 +166,8 @@ impl Destination {
     }
 
     pub(super) fn set_candidates(&mut self, candidates: Candidates) {
-        (self.candidates, self.total) = (candidates.list, candidates.total);
+        let Candidates { list, total, has_several_links } = candidates;
+        (self.candidates, self.total, self.has_several_links) = (list, total, has_several_links);
     }
 
     pub(super) fn candidates(&self) -> &[Candidate] {
@@ -174,9 +179,9 @@ impl Destination {
         self.total
     }
 
-    /// It has paths that are no candidates.
-    pub(super) fn has_more(&self) -> bool {
-        self.total > self.candidates.len()
+    /// Other paths may be candidates once other links are in service, or another path is pinned.
+    pub(super) fn has_choice(&self) -> bool {
+        self.total > self.candidates.len() || self.has_several_links
     }
 
     /// The programs of its probes, and the longest inner packets.

@@ -78,8 +78,8 @@ impl Map {
         for (host, link) in hosts.iter().zip(links.len()..) {
             attachments.entry(host.prefix.trunc()).or_default().push(Attachment { edge: host.port, link });
         }
-        let of_own = |attached: &&Vec<Attachment>| attached.iter().any(|attachment| attachment.edge == own);
-        let own = attachments.values().find(of_own).cloned().unwrap_or_default();
+        // Programs leave by one interface: of a host with several links, only by that of this port.
+        let own = attachments.values().flatten().filter(|attachment| attachment.edge == own).copied().collect();
         let lengths = attachments.keys().map(Ipv6Net::prefix_len).collect();
         Ok(Self { fabric, names, ends, hosts: attachments, lengths, own, most_nodes })
     }
@@ -119,23 +119,27 @@ impl Map {
     /// The candidates of a host, in the order of their numbers: of its paths that this host's edge lets in, the pinned one, then those without
     /// an unusable link, then the others; of these the first ones, as they share least.
     pub(super) fn candidates(&self, prefix: Ipv6Net, unusable: &BTreeSet<usize>, pin: Option<&Header>) -> Candidates {
-        let mut list: Vec<Candidate> = self.paths(prefix).collect();
+        let mut list: Vec<Candidate> = self.paths(prefix, unusable).collect();
         let total = list.len();
         if total > MAX_CANDIDATES {
             list.sort_by_key(|candidate| (Some(&candidate.header) != pin, candidate.is_out(unusable)));
             list.truncate(MAX_CANDIDATES);
             list.sort_by_key(|candidate| candidate.number);
         }
-        Candidates { list, total }
+        let has_several_links = self.hosts.get(&prefix).is_some_and(|to| to.len() > 1);
+        Candidates { list, total, has_several_links }
     }
 
     /// The path with this number, of those that a host may have.
-    pub(super) fn numbered(&self, prefix: Ipv6Net, number: usize) -> Option<Candidate> {
-        self.paths(prefix).find(|candidate| candidate.number == number)
+    pub(super) fn numbered(&self, prefix: Ipv6Net, number: usize, unusable: &BTreeSet<usize>) -> Option<Candidate> {
+        self.paths(prefix, unusable).find(|candidate| candidate.number == number)
     }
 
-    fn paths(&self, prefix: Ipv6Net) -> impl Iterator<Item = Candidate> {
-        let to = self.hosts.get(&prefix).map_or(&[][..], Vec::as_slice);
+    /// Over those links of the host that are usable, if any is: shorter paths over another one would stand in the way of longer ones.
+    fn paths(&self, prefix: Ipv6Net, unusable: &BTreeSet<usize>) -> impl Iterator<Item = Candidate> {
+        let all = self.hosts.get(&prefix).map_or(&[][..], Vec::as_slice);
+        let usable: Vec<Attachment> = all.iter().filter(|to| !unusable.contains(&to.link)).copied().collect();
+        let to = if usable.is_empty() { all } else { &usable };
         let paths = Paths::between(&self.fabric, &self.own, to).list.into_iter();
         paths.zip(1..).filter_map(|(ranked, number)| self.candidate(number, ranked.path))
     }
@@ -185,7 +189,7 @@ impl Map {
 
     /// Prefixes of this host.
     pub fn own_prefix(&self) -> Option<Ipv6Net> {
-        let is_own = |attached: &[Attachment]| !self.own.is_empty() && attached == self.own.as_slice();
+        let is_own = |attached: &[Attachment]| self.own.iter().any(|own| attached.contains(own));
         self.hosts.iter().find(|(_, attached)| is_own(attached)).map(|(prefix, _)| *prefix)
     }
 

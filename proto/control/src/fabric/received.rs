@@ -8,7 +8,7 @@ use bytes::Bytes;
 use canopy_model::FieldError;
 use canopy_model::fabric::{FabricNode, HostFabric, Sender};
 use canopy_model::ids::NodeId;
-use canopy_model::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
+use canopy_model::limits::{MAX_LINKS, MAX_NODES};
 use prost::Message;
 
 use super::items::{FabricDigest, FabricItems, Item};
@@ -108,7 +108,8 @@ impl Size {
     fn check(&self) -> Result<(), ReceiveError> {
         check("octets", self.octets, MAX_OCTETS)?;
         check("links", self.links, MAX_LINKS)?;
-        check("hosts", self.hosts, MAX_HOSTS)
+        // One for each link of a host.
+        check("links of hosts", self.hosts, MAX_LINKS)
     }
 }
 

@@ -8,6 +8,7 @@ import * as queries from "../../api/queries";
 import type { FabricMap } from "../../api/types";
 import { count } from "../../lib/format";
 import { devicesOf, endsOf, LEGENDS, linksOf, nameOf, stateAt, STATES, statesAt, worstFirst, type Layer } from "../../lib/mapLayer";
+import { linksOf as hostLinks, worstPort } from "../../lib/host";
 import { syncWord } from "../../lib/node";
 import { ofPort } from "../../lib/state";
 import { ProblemsOf } from "../../ui/ProblemsOf";
@@ -68,9 +69,9 @@ function PickedHost({ map, at, layer, feed }: Props) {
   return (
     <>
       <Head name={<><Link to="/hosts/$host" params={{ host: name }}>{name}</Link> <span className="faint">host</span></>}>
-        {host ? <StateWord state={ofPort(host.status.port)}>port {host.status.port.toLowerCase()}</StateWord> : <StateWord state="pending">reading…</StateWord>}
+        {host ? <StateWord state={ofPort(worstPort(host))}>port {worstPort(host).toLowerCase()}</StateWord> : <StateWord state="pending">reading…</StateWord>}
       </Head>
-      {host && <ProblemsOf kind="port" name={`${host.spec.node}/${host.spec.port}`} />}
+      {host && hostLinks(host).map(({ node, port }) => <ProblemsOf key={node} kind="port" name={`${node}/${port}`} />)}
       <Ports map={map} at={at} layer={layer} feed={feed} />
       {host && <GroupNames names={host.status.groups.map((group) => group.name)} total={new Set(host.status.groups.map((group) => group.name)).size} more={Math.max(0, host.status.sources + host.status.receivers - host.status.groups.length)} />}
       <LastEvents kind="host" name={name} />
@@ -86,7 +87,7 @@ function Ports({ map, at, layer, feed }: Props) {
   const states = useSyncExternalStore(feed.subscribe, () => statesAt(feed.now() ?? NONE, feed.now() ? links : [], layer).join(""));
   return (
     <>
-      <h3>{isHost ? "Port" : "Ports"}</h3>
+      <h3>{isHost && links.length === 1 ? "Port" : "Ports"}</h3>
       <ul className="plain-list states" aria-label={`Ports of ${nameOf(map, at)}`}>
         {worstFirst(links, [...states].map(Number)).slice(0, LISTED).map(({ link, state }) => {
           const [a, b] = endsOf(map, link);

@@ -42,6 +42,25 @@ fn of_node(node: &str) -> DrainSpec {
     DrainSpec { node: Some(node.to_owned()), reason: "kernel".into(), ..DrainSpec::default() }
 }
 
+/// Catches members that the node of a second link is thought to serve, and ones that the node of the first link is not.
+#[test]
+fn a_host_with_several_links_keeps_only_the_node_of_the_first_from_a_drain_and_from_leaving() {
+    let mut spec = fabric(3, 2, 1);
+    spec.links.push(link("leaf2/second", "h1-1/eth1"));
+    let mut w = World::with(spec);
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h3-1")).unwrap();
+    w.run(receiver("g", "h1-1")).unwrap();
+    w.confirm_all();
+    w.run(put("d2", of_node("leaf2"))).unwrap();
+    assert_eq!(status(&w.domain, "d2").hosts, Vec::<String>::new());
+    assert!(w.run(put("d1", of_node("leaf1"))).unwrap_err().to_string().contains("h1-1 are members of groups"));
+    let hosts = |node: &str| super::super::leaving::hosts(&w.domain.state, node);
+    assert_eq!((hosts("leaf2"), hosts("leaf1").is_some()), (None, true));
+    let second = w.run(put("l", of_link("leaf2/second"))).unwrap_err().to_string();
+    assert!(second.contains("leads to a host"), "{second}");
+}
+
 fn status(d: &Domain, name: &str) -> DrainStatus {
     d.drain(name).unwrap().status
 }

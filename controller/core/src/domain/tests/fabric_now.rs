@@ -4,9 +4,10 @@
 use canopy_model::fabric::{FabricHost, FabricLink};
 use canopy_model::host_programs;
 use canopy_model::ids::{NodeId, PortIndex};
+use canopy_model::topology::LinkDecl;
 
 use super::*;
-use crate::testing::fabric;
+use crate::testing::{fabric, link};
 
 fn node(number: u64) -> NodeId {
     NodeId::new("node", number).unwrap()
@@ -79,6 +80,21 @@ fn drained_and_broken_links_are_not_to_be_used() {
     let now = w.domain.fabric_now();
     w.run(receiver("g", "h1-1")).unwrap();
     assert!(w.domain.is_fabric_of(&now), "groups change nothing of it");
+}
+
+/// Catches a path over a link of a host that carries nothing though another one of it does, and a host's only link, which has no alternative.
+#[test]
+fn a_broken_link_of_a_host_with_several_is_not_to_be_used() {
+    let mut spec = fabric(3, 2, 1);
+    spec.links.push(link("h1-1/eth1", "leaf2/second"));
+    spec.links.push(LinkDecl { drained: true, ..link("h1-1/eth2", "leaf3/third") });
+    let mut w = World::with(spec);
+    w.run(ports_down("leaf2", &["second", "host1"])).unwrap();
+    assert_eq!(unusable(&w), [(2, 4), (3, 4)]);
+    w.run(ports_down("leaf1", &["host1", "up1"])).unwrap();
+    assert_eq!(unusable(&w), [(1, 1), (1, 3), (2, 4), (3, 4)]);
+    w.run(ports_down("leaf2", &[])).unwrap();
+    assert_eq!(unusable(&w), [(1, 1), (1, 3), (3, 4)]);
 }
 
 /// Catches a permission of another host, and an agent that drops programs and is no reason.

@@ -4,7 +4,9 @@
 use super::*;
 use crate::domain::NameFilter;
 use crate::fields::{FieldSelector, HostField};
-use crate::testing::fabric;
+use canopy_model::topology::LinkDecl;
+
+use crate::testing::{endpoint, fabric, link};
 use crate::view::{HostGroup, HostView, PortState};
 
 fn view(w: &World, host: &str) -> HostView {
@@ -49,6 +51,46 @@ fn a_host_has_the_groups_that_it_is_a_member_of() {
     let spec = view(&w, "h2-1").spec;
     assert_eq!((spec.node.as_str(), spec.port.as_str(), spec.mtu), ("leaf2", "host1", 9000));
     assert!(spec.prefix.contains(&spec.address));
+}
+
+/// Catches a link that is not shown, one whose port has the state of another, and a link that its ends do not name.
+#[test]
+fn a_host_with_several_links_has_the_state_of_each() {
+    let mut spec = fabric(3, 2, 1);
+    spec.links.push(LinkDecl { mtu: 4200, ..link("leaf2/second", "h1-1/eth1") });
+    let mut w = World::with(spec);
+    let error = |name: &str| ItemError { kind: ItemKind::Link, name: name.into(), group: None, detail: "cut".into() };
+    w.domain.agent_connected("leaf2");
+    let status = NodeStatus { node: "leaf2".into(), errors: vec![error("second")], ..NodeStatus::default() };
+    w.domain.report(status).unwrap();
+    let HostView { spec, status, .. } = view(&w, "h1-1");
+    assert_eq!((spec.node.as_str(), spec.port.as_str(), spec.mtu), ("leaf1", "host1", 9000));
+    let links: Vec<_> = spec.links.iter().map(|l| (l.node.as_str(), l.port.as_str(), l.mtu)).collect();
+    assert_eq!(links, [("leaf1", "host1", 9000), ("leaf2", "second", 4200)]);
+    let ports = status.links.iter().map(|l| (l.node.as_str(), l.port.as_str(), l.state, l.reason.as_str()));
+    let unknown = ("leaf1", "host1", PortState::Unknown, "the agent of leaf1 is not connected");
+    assert_eq!(ports.collect::<Vec<_>>(), [unknown, ("leaf2", "second", PortState::Down, "cut")]);
+    assert_eq!(status.port, PortState::Unknown);
+    assert_eq!(view(&w, "h3-1").status.links.len(), 1);
+    let found = |port: &str| {
+        let fields = FieldSelector::parse("", &format!("port={port}")).unwrap();
+        let filter = NameFilter { fields, ..NameFilter::default() };
+        w.domain.hosts(&filter, None, 9).items.into_iter().map(|host| host.name).collect::<Vec<_>>()
+    };
+    assert_eq!((found("Down"), found("Up")), (vec!["h1-1".to_owned()], vec!["h2-1".to_owned()]));
+    let declared = w.domain.topology().unwrap().status;
+    assert_eq!((declared.hosts, declared.links, declared.host_links), (3, 10, 4));
+    let network = w.domain.state.network().unwrap();
+    for (end, label) in [
+        ("leaf2/second", "leaf2/second--h1-1/eth1"),
+        ("h1-1/eth1", "leaf2/second--h1-1/eth1"),
+        ("h1-1/eth0", "leaf1/host1--h1-1/eth0"),
+    ] {
+        let found = network.link_at(&endpoint(end)).map(|at| network.spec.links[at].label());
+        assert_eq!(found.as_deref(), Some(label));
+        let named = super::super::links::link_named(network, end).map(|at| network.spec.links[at].label());
+        assert_eq!(named.as_deref(), Some(label), "{end}");
+    }
 }
 
 #[test]

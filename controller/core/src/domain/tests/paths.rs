@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Paths by uSIDs of a declared topology, and the marks of their links.
 
+use std::collections::BTreeSet;
+
 use canopy_paths::pair::{Disjoint, Method};
 use canopy_paths::path::Style;
 use canopy_paths::program::Header;
 
 use super::*;
 use crate::path::{DecodedEnd, LinkMarks, PathView, PathsView};
-use crate::testing::fabric;
+use crate::testing::{fabric, link};
 
 fn paths(w: &World, from: &str, to: &str) -> PathsView {
     w.domain.paths(from, to, Style::Nodes).unwrap()
@@ -51,6 +53,35 @@ fn paths_have_the_names_of_the_topology() {
     assert_eq!((first.refused, by_links.list[0].refused), (None, Some(crate::path::Refused::Adjacency)));
     assert_eq!(w.domain.paths("h1-1", "h9-1", Style::Nodes), None);
     assert_eq!(w.domain.paths("leaf1", "h2-1", Style::Nodes), None, "paths are of hosts");
+}
+
+/// Two hosts with two links each: the draft's illustration, with numbers of this fabric. Catches a link that no path begins or ends at, an order
+/// in which the first paths share a link or a node, and a mark of another host's link.
+#[test]
+fn hosts_with_several_links_have_the_paths_of_all() {
+    let mut spec = fabric(4, 2, 1);
+    spec.links.push(link("leaf2/second", "h1-1/eth1"));
+    spec.links.push(link("leaf4/second", "h3-1/eth1"));
+    let w = World::with(spec);
+    let view = paths(&w, "h1-1", "h3-1");
+    let addresses: BTreeSet<String> = view.list.iter().map(|path| path.header.destination.to_string()).collect();
+    let all = [1, 2].into_iter().flat_map(|from| {
+        [0x101, 0x102].into_iter().flat_map(move |spine| [3, 4].map(|to| format!("5f00:0:{from:x}:{spine:x}:{to:x}::")))
+    });
+    assert_eq!((view.total, addresses), (8, all.collect()));
+    assert_eq!([0, 1, 2].map(|at| view.list[at].disjoint), [None, Some(Disjoint::Node), Some(Disjoint::Not)]);
+    for path in &view.list {
+        let ends = [path.links.first(), path.links.last()].map(|link| link.unwrap().link.as_str());
+        let second = path.header.destination.segments();
+        let of = |leaf: u16, first: &str, other: &str, host: &str| match leaf {
+            1 | 3 => format!("leaf{leaf}/{first}--{host}/eth0"),
+            _ => format!("leaf{leaf}/{other}--{host}/eth1"),
+        };
+        assert_eq!(ends, [of(second[2], "host1", "second", "h1-1"), of(second[4], "host1", "second", "h3-1")]);
+    }
+    // A host with one link: its link and its edge do not count.
+    assert_eq!(paths(&w, "h2-1", "h3-1").list.len(), 4);
+    assert_eq!(w.domain.paths("h1-1", "h9-1", Style::Nodes), None);
 }
 
 /// Catches a path that is not shown because it is out of service, and a mark on another link.

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use canopy_controller_api::HostResource;
-use canopy_controller_api::host::HostGroup;
+use canopy_controller_api::host::{HostGroup, HostLink, HostPort};
 
 use super::fields;
 use crate::client::Client;
@@ -35,6 +35,20 @@ fn write(out: &mut dyn Write, host: &HostResource) -> Result<(), Failure> {
             ("Receives from", text(status.receivers)),
         ],
     )?;
+    if status.links.len() > 1 {
+        writeln!(out, "\nLinks, of which the first carries the packets of groups:")?;
+        let link = |(port, link): (&HostPort, &HostLink)| {
+            vec![
+                format!("  {}", text(&port.node)),
+                text(&port.port),
+                text(port.state),
+                text(link.mtu),
+                text(&port.reason),
+            ]
+        };
+        let rows = status.links.iter().zip(&spec.links).map(link).collect();
+        table(out, &["  NODE", "PORT", "STATE", "MTU", "REASON"], rows)?;
+    }
     if status.groups.is_empty() {
         return Ok(());
     }
@@ -52,6 +66,27 @@ fn write(out: &mut dyn Write, host: &HostResource) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_of_several_links_has_its_state() {
+        let mut host = serde_json::json!({"apiVersion": "canopy/v1", "kind": "Host",
+            "metadata": {"name": "r1", "tenant": "default", "labels": {}, "generation": 1},
+            "spec": {"node": "n4", "port": "eth9", "prefix": "2001:db8:1::/64", "address": "2001:db8:1::1", "mtu": 9000,
+                "links": [{"node": "n4", "port": "eth9", "mtu": 9000}, {"node": "n5", "port": "eth7", "mtu": 1500}]},
+            "status": {"port": "Up", "reason": "", "sources": 0, "receivers": 0, "groups": [], "links": [
+                {"node": "n4", "port": "eth9", "state": "Up", "reason": ""}, {"node": "n5", "port": "eth7", "state": "Down", "reason": "no carrier"}]}});
+        let described = |host: &serde_json::Value| {
+            let mut out = Vec::new();
+            write(&mut out, &serde_json::from_value(host.clone()).unwrap()).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let text = described(&host);
+        for line in ["  n4    eth9  Up     9000  -", "  n5    eth7  Down   1500  no carrier"] {
+            assert!(text.lines().any(|l| l.trim_end() == line), "{line} is not in\n{text}");
+        }
+        host["status"]["links"].as_array_mut().unwrap().pop();
+        assert!(!described(&host).contains("Links"));
+    }
 
     #[test]
     fn a_host_is_described_with_its_port_and_its_groups() {

@@ -7,6 +7,49 @@ fn numbers(steering: &Steering, to: Ipv6Addr) -> Vec<usize> {
     steering.destination(to).unwrap().paths.iter().map(|path| path.number).collect()
 }
 
+/// Catches programs over the links of other interfaces, and a host with several links that is reached by way of one alone.
+#[test]
+fn programs_begin_at_the_interface_and_end_at_each_link_of_the_destination() {
+    let block = UsidBlock::at_front("5f00::".parse().unwrap());
+    let names = [1, 2, 3, 4, 5, 6].map(|node| (port(node, 1).node, format!("n{node}"))).into();
+    let links: Vec<MapLink> = (1..=4)
+        .flat_map(|leaf| [5, 6].map(|spine| MapLink { a: port(leaf, spine), b: port(spine, leaf), mtu: 9100 }))
+        .collect();
+    let hosts = [(1, 1, 1), (2, 1, 1), (3, 1, 2), (4, 1, 2), (1, 2, 3), (2, 2, 3)].map(|(leaf, at, host)| {
+        let prefix = format!("2001:db8:0:{host}::/64").parse().unwrap();
+        MapHost { prefix, port: port(leaf, at), mtu: 9000 }
+    });
+    let map = Arc::new(Map::new(block, names, &links, &hosts, port(2, 1), 5).unwrap());
+    assert_eq!(map.own_prefix().unwrap().to_string(), "2001:db8:0:1::/64");
+    let (mut steering, mut kernel) = steering(&map);
+    let to: Ipv6Addr = "2001:db8:0:2::9".parse().unwrap();
+    steering.add(to, at(1)).unwrap();
+    kernel.carry_out(&mut steering);
+    let wanted = ["2:5:3", "2:6:3", "2:5:4", "2:6:4"].map(|way| (format!("5f00:0:{way}::"), 16));
+    assert_eq!(kernel.addresses(to), wanted.into());
+    // A link of the destination fails.
+    assert_eq!(steering.set_unusable(map.links_at(&BTreeSet::from([port(4, 1)])), at(2)), []);
+    kernel.carry_out(&mut steering);
+    let wanted = ["2:5:3", "2:6:3"].map(|way| (format!("5f00:0:{way}::"), 32));
+    assert_eq!(kernel.addresses(to), wanted.into());
+    // To a host behind the same node; its link there fails.
+    let near: Ipv6Addr = "2001:db8:0:3::9".parse().unwrap();
+    steering.add(near, at(3)).unwrap();
+    kernel.carry_out(&mut steering);
+    assert_eq!(kernel.addresses(near), [("5f00:0:2::".to_owned(), 64)].into());
+    assert_eq!(steering.set_unusable(map.links_at(&BTreeSet::from([port(2, 2)])), at(4)), []);
+    kernel.carry_out(&mut steering);
+    let around = ["2:5:1", "2:6:1"].map(|way| (format!("5f00:0:{way}::"), 32));
+    assert_eq!(kernel.addresses(near), around.into());
+    assert_eq!(steering.set_unusable(BTreeSet::new(), at(5)), []);
+    kernel.carry_out(&mut steering);
+    assert_eq!((kernel.addresses(near).len(), kernel.addresses(to).len()), (1, 4));
+    // Probes come back to the same interface.
+    let ways = ways(&mut steering);
+    assert!(ways.keys().all(|way| way.starts_with("5f00:0:2:") && way.ends_with(":2:0")), "{ways:?}");
+    assert_eq!(ways.values().filter(|wanted| wanted.is_some()).count(), 4);
+}
+
 /// Catches a host that knows only paths out of service while others are in service, and one that keeps them when the first ones are back.
 #[test]
 fn of_more_paths_than_candidates_those_in_service_come_first() {

@@ -1,0 +1,1 @@
+import{D as e,p as t}from"./vendor-BXjtfRn8.js";import{A as n}from"./index-D_jUo4Gb.js";var r=e();function i({to:e}){return(0,r.jsx)(`nav`,{className:`crumbs`,"aria-label":`Breadcrumbs`,children:(0,r.jsx)(t,{to:e,children:n.find(([t])=>t===e)?.[1]})})}export{i as t};
