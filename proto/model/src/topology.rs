@@ -580,7 +580,7 @@ mod tests {
         let with = |nodes: u64| {
             let mut t = small();
             for n in 3..=nodes {
-                t.nodes.push(NodeDecl::new(&format!("n{n}"), NodeId::new("id", n).unwrap()));
+                t.nodes.push(NodeDecl::new(format!("n{n}"), NodeId::new("id", n).unwrap()));
                 t.links.push(link("n1/to", &format!("n{n}/eth1")));
                 t.links.last_mut().unwrap().a.port = format!("to{n}");
                 t.links.push(link(&format!("n{n}/eth2"), &format!("s1/eth{n}")));

@@ -253,7 +253,7 @@ fn programs_may_end_at_each_of_the_nodes_that_a_host_is_behind() {
     let end = |(prefix, un): (&str, u64)| (prefix.parse().unwrap(), self::node(un));
     let of_5 = [2, 5, 7, 11, 12, 13, 14, 15].map(|un| ("2001:db8:5::/64", un));
     let ends: Vec<_> = of_5.into_iter().chain([("2001:db8:a::/64", 10)]).map(end).collect();
-    let all = [1, 2, 5, 7, 10, 11, 12, 13, 14, 15].map(|un| self::node(un)).into_iter().collect();
+    let all = [1, 2, 5, 7, 10, 11, 12, 13, 14, 15].map(self::node).into_iter().collect();
     permit(&mut node, Some(HostPrograms { ends: ends.into(), nodes: all, ..permission() }));
     assert_eq!(node.bed.datapath.bpf.path_ends().keys().len(), 2);
     for (_, un) in of_5 {

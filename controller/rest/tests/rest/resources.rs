@@ -510,9 +510,11 @@ async fn hosts_are_listed_in_pages_and_shown_with_their_groups() {
         assert_eq!(joined.status, 201, "{}", joined.text);
     }
     let host = api.get("/api/v1/hosts/r1").await.json();
-    let spec = json!({"node": "n2", "port": "eth2", "prefix": "2001:db8:2::/64", "address": "2001:db8:2::1", "mtu": 9000, "pathPrograms": false});
+    let spec = json!({"node": "n2", "port": "eth2", "prefix": "2001:db8:2::/64", "address": "2001:db8:2::1", "mtu": 9000, "pathPrograms": false,
+        "links": [{"node": "n2", "port": "eth2", "mtu": 9000}]});
     let status = json!({"port": "Unknown", "reason": "the agent of n2 is not connected", "agent": "OfNode", "sources": 0, "receivers": 1,
-        "groups": [{"name": "g1", "role": "receiver", "ended": false}]});
+        "groups": [{"name": "g1", "role": "receiver", "ended": false}],
+        "links": [{"node": "n2", "port": "eth2", "state": "Unknown", "reason": "the agent of n2 is not connected"}]});
     assert_eq!((&host["kind"], &host["metadata"]["generation"]), (&json!("Host"), &json!(1)));
     assert_eq!((&host["spec"], &host["status"]), (&spec, &status));
     assert_eq!(api.get("/api/v1/hosts/r9").await.problem().0, 404);
