@@ -219,7 +219,10 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
             }
             Peer::Host { prefix, gateway, .. } => {
                 state.addresses.insert((i.index, Ipv6Net::new_assert(*gateway, 64)));
-                state.routes.insert((prefix.trunc(), i.index, Via::OnLink), i.mtu.min(MAX_ROUTE_MTU));
+                // Where this link carries nothing, another node leads to a host with several links.
+                if base.routes.to(prefix.trunc()).is_none() {
+                    state.routes.insert((prefix.trunc(), i.index, Via::OnLink), i.mtu.min(MAX_ROUTE_MTU));
+                }
             }
         }
     }

@@ -7,7 +7,7 @@
 //! those listed before it:
 //!
 //! - `hash`, `secret`, `uid`, `request_id`, `trace`, `principal`, `role`, `metadata`, `tenant`, `quota`, `condition`, `limits`, `error`: small things that all others use.
-//! - `ranked`: neighbours in the order of paths; `topology`: the declared network as a compact graph; `first_hops`, `routes`: unicast routes and the rest of a node's base.
+//! - `ranked`: neighbours in the order of paths; `topology`: the declared network as a compact graph; `first_hops`, `homes`, `routes`: unicast routes and the rest of a node's base.
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel.
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
 //! - `plan`: a group's tree, encoding and epochs; `content`: what else its nodes' programs follow
@@ -73,6 +73,7 @@ pub mod view;
 mod alloc;
 mod epochs;
 mod hash;
+mod homes;
 mod member;
 mod plan;
 mod program;

@@ -6,7 +6,7 @@
 //! of those that links in service lead to, if any do.
 //! Every hop lies on a shortest path to the destination, so no combination of the nodes' choices makes a loop; ties are
 //! broken by a hash of destination and neighbour, or of both nodes. Prefixes of the node's own hosts are on-link at their ports, not
-//! routes.
+//! routes, except those of a host whose link is broken or drained and that another node has a link to: packets go there.
 //!
 //! Path programs follow no route. The links that they lead over are those of the topology, whether or not they are in service: what a
 //! uSID means does not change with a fault.
@@ -21,7 +21,7 @@ use canopy_model::routes::{FirstHop, Routes};
 use canopy_model::srh_hmac::SrhHmac;
 
 use crate::first_hops::{FirstHops, first_hops};
-use crate::hash::mix;
+use crate::homes::{exceptions, nearest};
 use crate::topology::{Adjacent, Far, Network, NodeIx, PortInfo};
 
 /// The base of `node`'s spec.
@@ -91,20 +91,15 @@ fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
 /// Routes of `node`, in the order of their prefixes.
 fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Routes {
     let FirstHops { mut of_nodes, hops, distance } = first_hops(network, node);
-    // To hosts with several links packets go by way of the nearest of their nodes, of those that are best to reach. What a node reaches so,
-    // the next one does, too, and it is nearer to that one than this node is to any of them: no packet goes round.
-    let near = |set: &Vec<NodeIx>| {
-        let order = |to: &&NodeIx| {
-            let tie = mix(network.id(node).get().into(), network.id(**to).get().into());
-            (network.regions().reach(node, **to), distance[**to], tie)
-        };
-        set.iter().min_by_key(order).map_or(0, |nearest| of_nodes[*nearest])
-    };
+    let far = |to: NodeIx| u32::from(distance[to]);
+    let near = |set: &Vec<NodeIx>| nearest(network, node, set, far).map_or(0, |nearest| of_nodes[nearest]);
     let of_sets: Vec<u32> = network.shared().iter().map(near).collect();
-    of_nodes.extend(of_sets);
     let hop = |hop: &Adjacent| (hop.port, plan.link_local(network.id(hop.to), hop.far_port));
     let hops: Vec<FirstHop> = hops.iter().map(hop).collect();
-    Routes::new(network.destinations().clone(), of_nodes, &hops)
+    let first_hop = |to: NodeIx| hops.get((of_nodes[to] as usize).checked_sub(1)?).copied();
+    let exceptions = exceptions(network, node, far, first_hop);
+    of_nodes.extend(of_sets);
+    Routes::new(network.destinations().clone(), of_nodes, &hops).except(exceptions)
 }
 
 #[cfg(test)]
@@ -219,6 +214,50 @@ mod tests {
                 prop_assert_eq!(prefixes.len(), bases[from].routes.len(), "two routes to one prefix");
                 let on_link = homes.contains(&from);
                 prop_assert_eq!(n.spec.hosts.iter().any(|h| bases[from].routes.iter().any(|r| r.prefix.contains(&h.address))), !on_link);
+            }
+        }
+    }
+
+    proptest! {
+        /// Catches a packet that is led to a link of its host which carries nothing, or to a drained one, though another one is in service; a loop
+        /// between a node that leads elsewhere and one that leads to it; and another host's packets that go another way.
+        #[test]
+        fn links_of_hosts_that_carry_nothing_are_led_around(
+            parents in prop::collection::vec(any::<usize>(), 1..10), extra in prop::collection::vec(any::<(usize, usize)>(), 0..12),
+            homes in prop::collection::vec(any::<usize>(), 2..5), broken in any::<u64>(), drained in any::<u64>(),
+        ) {
+            let graph = random_graph(&parents, &extra);
+            let between = graph.links.len();
+            let mut spec = with_multi_homed(graph, &homes);
+            let of_h1: Vec<usize> = (between..spec.links.len()).filter(|at| spec.links[*at].b.device == "h1").collect();
+            of_h1.iter().zip(0..).for_each(|(at, bit)| spec.links[*at].drained = drained >> bit & 1 == 1);
+            let is_broken = |bit: usize| broken >> bit & 1 == 1;
+            let down = of_h1.iter().zip(0..).filter(|(_, bit)| is_broken(*bit)).map(|(at, _)| spec.links[*at].a.clone());
+            let down: BTreeSet<_> = down.collect();
+            let plan = AddressPlan::default();
+            let n = Network::build_around(spec, &plan, &down, &[], &[]).unwrap();
+            let bases: Vec<NodeBase> = (0..n.len()).map(|i| node_base(&n, &plan, None, i)).collect();
+            let arrives = |from: NodeIx, host: &str| {
+                let to = n.host(host).unwrap();
+                let mut at = from;
+                for _ in 0..=n.len() {
+                    let route = bases[at].routes.iter().filter(|r| r.prefix.contains(&to.address)).max_by_key(|r| r.prefix.prefix_len());
+                    let Some(route) = route else { return Some(at) };
+                    at = n.adjacent(at).find(|a| a.port == route.port).unwrap().to;
+                }
+                None
+            };
+            let links: Vec<_> = n.host_links("h1").collect();
+            let state = |link: usize| (down.contains(&n.spec.links[link].a), n.spec.links[link].drained);
+            let best = links.iter().map(|at| state(at.link)).min().unwrap();
+            for from in 0..n.len() {
+                let at = arrives(from, "h1").expect("no loop");
+                let link = links.iter().find(|link| link.node == at).expect("a node of the host").link;
+                if !best.0 {
+                    prop_assert_eq!(state(link), best, "from {} to {}", from, at);
+                }
+                let other = arrives(from, "h2").expect("no loop");
+                prop_assert_eq!(n.host_links("h2").any(|at| at.node == from), other == from);
             }
         }
     }

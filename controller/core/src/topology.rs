@@ -11,8 +11,8 @@ use canopy_model::fabric::HostFabric;
 use canopy_model::host_programs::{HostPrograms, MOST_NODES};
 use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::routes::Destinations;
-use canopy_model::topology::{Endpoint, HostDecl, LongHaulFormat, TopologySpec};
-use canopy_model::usid::{NumberSpace, Usid, UsidBlock};
+use canopy_model::topology::{Endpoint, HostDecl, TopologySpec};
+use canopy_model::usid::UsidBlock;
 use canopy_model::{FieldError, FieldErrors};
 use canopy_paths::fabric::{Ends, Fabric, NotAFabric, PortOf};
 use canopy_paths::host::most_nodes;
@@ -25,8 +25,10 @@ use crate::ranked::{Ranked, rank};
 
 mod host_fabric;
 mod regions;
+mod wiring;
 
 pub(crate) use regions::Regions;
+use wiring::{Wiring, connect, host_prefixes};
 
 /// An end of a link.
 pub type LinkEnd = (NodeId, PortIndex);
@@ -72,6 +74,8 @@ pub(crate) struct Network {
     hops: Hops,
     /// Made when routes are first asked for.
     ranked: Arc<OnceLock<Ranked>>,
+    /// Of this state of the network, too.
+    partly_cut: Arc<OnceLock<Vec<PartlyCut>>>,
     /// Of this state of the network. Made when it is first asked for.
     regions: Arc<OnceLock<Regions>>,
     /// By the hosts' addresses: their places in `spec.hosts`. Made when it is first asked for.
@@ -130,6 +134,9 @@ struct Adjacency {
     /// Each row in the order of neighbours and ports.
     all: Vec<Adjacent>,
 }
+
+/// A host of which packets should not take some link: its prefix, and the nodes of the others.
+pub(crate) type PartlyCut = (Ipv6Net, Vec<NodeIx>);
 
 /// A link of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +234,7 @@ impl Network {
             hops: Hops::default(),
             ranked: Arc::default(),
             regions: Arc::default(),
+            partly_cut: Arc::default(),
             by_address: Arc::default(),
         };
         network.host_programs = network.programs_of_hosts(plan);
@@ -249,7 +257,7 @@ impl Network {
     /// The same network with other links out of service; see [`Network::build_around`]. A few instructions per link of the network.
     pub(crate) fn with_links(&self, down: &BTreeSet<Endpoint>, drains: &[DrainTarget<'_>], left: &[&str]) -> Self {
         let mut network = self.clone();
-        network.regions = Arc::default();
+        (network.regions, network.partly_cut) = (Arc::default(), Arc::default());
         network.broken = self.set(down.iter().filter_map(|port| Some(self.port(port)?.1.link)));
         network.drained = self.set(drains.iter().flat_map(|target| self.links_of(*target)));
         network.left = left.iter().filter_map(|node| self.node(node)).collect();
@@ -317,6 +325,22 @@ impl Network {
     /// Which nodes reach each other over what links. A few instructions per link, once for each state of the network.
     pub(crate) fn regions(&self) -> &Regions {
         self.regions.get_or_init(|| Regions::of(self))
+    }
+
+    /// The hosts of which packets should not take some of several links: the prefix of each, with the nodes of the others. Those are the links in
+    /// service, else those that are not broken. Work is in the order of such hosts, once for each state of the network.
+    pub(crate) fn partly_cut(&self) -> &[PartlyCut] {
+        self.partly_cut.get_or_init(|| {
+            let cut = self.multi_homed.iter().filter_map(|(host, links)| {
+                let nodes = |may: &dyn Fn(usize) -> bool| -> Vec<NodeIx> {
+                    links.iter().filter(|at| may(at.link)).map(|at| at.node).collect()
+                };
+                let in_service = nodes(&|link| !self.is_broken(link) && !self.is_drained(link));
+                let best = if in_service.is_empty() { nodes(&|link| !self.is_broken(link)) } else { in_service };
+                (!best.is_empty() && best.len() < links.len()).then(|| (self.spec.hosts[*host].prefix, best))
+            });
+            cut.collect()
+        })
     }
 
     /// What path programs of hosts may be, without the ports at which they arrive; `None`: no host may send any.
@@ -704,28 +728,6 @@ impl Adjacency {
     }
 }
 
-/// The prefixes of the hosts of each place, joined where they fill a shorter one, and the sets of nodes whose places follow those of the nodes.
-fn host_prefixes(
-    spec: &TopologySpec,
-    hosts: &HashMap<Arc<str>, Attachment>,
-    multi_homed: &BTreeMap<usize, Vec<HostLink>>,
-) -> (impl Iterator<Item = (Ipv6Net, usize)>, Vec<Vec<NodeIx>>) {
-    let mut of = vec![Vec::new(); spec.nodes.len()];
-    let with_one = hosts.values().filter(|at| !multi_homed.contains_key(&at.at));
-    with_one.for_each(|at| of[at.node].push(at.prefix));
-    let mut sets: BTreeMap<Vec<NodeIx>, Vec<Ipv6Net>> = BTreeMap::new();
-    for (host, links) in multi_homed {
-        let nodes: BTreeSet<NodeIx> = links.iter().map(|at| at.node).collect();
-        sets.entry(nodes.into_iter().collect()).or_default().push(spec.hosts[*host].prefix);
-    }
-    let (sets, prefixes): (Vec<_>, Vec<_>) = sets.into_iter().unzip();
-    let of_places = of.into_iter().chain(prefixes).enumerate();
-    let joined = |(place, prefixes): (usize, Vec<Ipv6Net>)| {
-        Ipv6Net::aggregate(&prefixes).into_iter().map(move |prefix| (prefix, place))
-    };
-    (of_places.flat_map(joined), sets)
-}
-
 fn check_sizes(spec: &TopologySpec) -> Result<(), FieldErrors> {
     let mut errors = FieldErrors::default();
     for (field, len, max) in [
@@ -784,74 +786,6 @@ fn fabric(block: UsidBlock, spec: &TopologySpec, ports: &[Vec<PortInfo>]) -> Res
     // Each link has at least one node.
     let links = links.into_iter().flatten().zip(spec.links.iter().map(|link| link.mtu));
     Fabric::new(block, nodes, links)
-}
-
-/// Ports of the nodes, and links of the hosts.
-struct Wiring {
-    ports: Vec<Vec<PortInfo>>,
-    hosts: HashMap<Arc<str>, Attachment>,
-    /// See [`Network::multi_homed`].
-    multi_homed: BTreeMap<usize, Vec<HostLink>>,
-}
-
-/// Numbers the ports in the order of the links, and connects the two ends of each link.
-fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wiring, FieldErrors> {
-    let mut errors = FieldErrors::default();
-    let host_ix: HashMap<&str, usize> = spec.hosts.iter().enumerate().map(|(i, h)| (h.name.as_str(), i)).collect();
-    let mut ports: Vec<Vec<PortInfo>> = vec![Vec::new(); spec.nodes.len()];
-    let mut hosts: HashMap<Arc<str>, Attachment> = HashMap::with_capacity(spec.hosts.len());
-    let mut multi_homed: BTreeMap<usize, Vec<HostLink>> = BTreeMap::new();
-    for (i, link) in spec.links.iter().enumerate() {
-        let mut next_port = |device: &str, side: &str| {
-            let node = *by_name.get(device)?;
-            match NumberSpace::Adjacencies.after(ports[node].len()) {
-                Ok(Usid::Adjacency(index)) => Some((node, index)),
-                Ok(_) => None,
-                Err(e) => {
-                    errors.push(format!("spec.links[{i}].{side}"), format!("{device:?} has more than 4095 ports: {e}"));
-                    None
-                }
-            }
-        };
-        let (a, b) = (next_port(&link.a.device, "a"), next_port(&link.b.device, "b"));
-        let mut add =
-            |(node, index): (NodeIx, PortIndex), is_a, far| ports[node].push(PortInfo { index, link: i, is_a, far });
-        match (a, b) {
-            (Some(a), Some(b)) => {
-                add(a, true, Far::Node { node: b.0, port: b.1 });
-                add(b, false, Far::Node { node: a.0, port: a.1 });
-            }
-            (Some(near), None) | (None, Some(near)) => {
-                let is_a = a.is_some();
-                let device = if is_a { &link.b.device } else { &link.a.device };
-                // Absent only when the other end is a node with too many ports: reported above.
-                if let Some(&host) = host_ix.get(device.as_str()) {
-                    let decl = &spec.hosts[host];
-                    add(near, is_a, Far::Host(host));
-                    if let Some(first) = hosts.get(decl.name.as_str()) {
-                        let first = HostLink { node: first.node, port: first.port, link: first.link };
-                        let all = multi_homed.entry(host).or_insert_with(|| vec![first]);
-                        all.push(HostLink { node: near.0, port: near.1, link: i });
-                        continue;
-                    }
-                    let attachment = Attachment {
-                        node: near.0,
-                        port: near.1,
-                        link: i,
-                        prefix: decl.prefix,
-                        address: decl.address,
-                        accepts_roce: decl.long_haul_cnp == LongHaulFormat::RoceV2,
-                        sends_programs: decl.path_programs,
-                        at: host,
-                    };
-                    hosts.insert(decl.name.as_str().into(), attachment);
-                }
-            }
-            (None, None) => {}
-        }
-    }
-    errors.into_result()?;
-    Ok(Wiring { ports, hosts, multi_homed })
 }
 
 #[cfg(test)]

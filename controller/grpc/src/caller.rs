@@ -120,7 +120,7 @@ impl Caller {
                 self.as_node(controller, keys, own)
             }
             Some(other) => Err(Status::permission_denied(format!(
-                "host: a certificate of {other} cannot act for host {host:?}: the agent of a node acts for the hosts on its own ports, that of a host for itself"
+                "host: a certificate of {other} cannot act for host {host:?}: the agent of a node acts for the hosts whose first link is to it, that of a host for itself"
             ))),
         }
     }

@@ -150,6 +150,15 @@ fn a_source_sends_to_both_links_of_a_host_and_around_the_one_that_fails() {
     assert_eq!(ping(&bed, "gpu1", GPU3, 10), PACKETS);
     let probes = arrived.stop().unwrap().into_iter().filter(|p| p.bytes[6] == 41 && p.bytes[40 + 6] != 17);
     assert_eq!(probes.count(), 0, "programs with data to leaf4");
+    // Without programs: what would be led to leaf4 goes to leaf3, also what leaf4 has taken out of a program that was on its way.
+    bed.lab
+        .wait("routes around the link", |_| {
+            Ok(ping(&bed, "gpu2", GPU3, 1) == PACKETS && ping(&bed, "gpu4", GPU3, 1) == PACKETS)
+        })
+        .unwrap();
+    let late = "ip -6 route replace 5f00:0:100::/48 via fe80::1 dev eth0; ip -6 route replace 2001:db8:0:3::/64 encap seg6 mode encap.red segs 5f00:0:100:500:400:: via fe80::1 dev eth0";
+    run(&bed, "gpu2", late);
+    assert_eq!(ping(&bed, "gpu2", GPU3, 10), PACKETS);
     let why = bed.canopyctl(&["why", "host", "gpu3"]);
     let why = why.unwrap_or_else(|e| e.to_string());
     assert!(why.contains("host gpu3: port leaf4/eth3 is Down") && why.contains("PortDown"), "{why}");

@@ -2,6 +2,7 @@
 //! The unicast routes of a node. Nodes of one domain have routes to the same prefixes, so that they share these: of its own a node has one
 //! number per place that prefixes lie behind.
 
+use std::cmp::Ordering;
 use std::fmt::{Debug, Formatter};
 use std::net::Ipv6Addr;
 use std::sync::{Arc, OnceLock};
@@ -35,6 +36,8 @@ pub struct Routes {
     places: Box<[u32]>,
     /// In order, each once, and none that leads nowhere.
     first_hops: Box<[FirstHop]>,
+    /// Routes in the place of those above to the same prefixes, or to others, in order.
+    exceptions: Box<[Route]>,
     /// Counted when it is first asked for.
     len: OnceLock<usize>,
 }
@@ -61,13 +64,22 @@ impl Routes {
         }
         numbers[0] = 0;
         places.iter_mut().for_each(|number| *number = numbers[*number as usize]);
-        Self { to, places: places.into(), first_hops: sorted.into(), len: OnceLock::new() }
+        let exceptions = Box::default();
+        Self { to, places: places.into(), first_hops: sorted.into(), exceptions, len: OnceLock::new() }
+    }
+
+    /// The same with these exceptions in the place of all earlier ones, in any order: one is the route to its prefix, whatever its place has.
+    #[must_use]
+    pub fn except(mut self, mut exceptions: Vec<Route>) -> Self {
+        exceptions.sort_unstable();
+        exceptions.dedup_by_key(|route| route.prefix);
+        (self.exceptions, self.len) = (exceptions.into(), OnceLock::new());
+        self
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        let has_route = |place: &u32| self.places.get(*place as usize).is_some_and(|hop| *hop > 0);
-        *self.len.get_or_init(|| self.to.iter().filter(|(_, place)| has_route(place)).count())
+        *self.len.get_or_init(|| self.iter().count())
     }
 
     /// Whether there is none.
@@ -77,11 +89,31 @@ impl Routes {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = Route> + '_ {
-        self.to.iter().filter_map(|(prefix, place)| self.route(*prefix, *place))
+        let mut shared = self.to.iter().filter_map(|(prefix, place)| self.route(*prefix, *place)).peekable();
+        let mut exceptions = self.exceptions.iter().copied().peekable();
+        std::iter::from_fn(move || {
+            let Some(exception) = exceptions.peek() else { return shared.next() };
+            match shared.peek().map(|route| route.prefix.cmp(&exception.prefix)) {
+                Some(Ordering::Less) => shared.next(),
+                Some(Ordering::Equal) => {
+                    shared.next();
+                    exceptions.next()
+                }
+                Some(Ordering::Greater) | None => exceptions.next(),
+            }
+        })
+    }
+
+    /// What [`Routes::except`] has set, in order.
+    pub fn exceptions(&self) -> &[Route] {
+        &self.exceptions
     }
 
     /// The route to exactly this prefix, where destinations are in the order of their prefixes.
     pub fn to(&self, prefix: Ipv6Net) -> Option<Route> {
+        if let Ok(at) = self.exceptions.binary_search_by(|route| route.prefix.cmp(&prefix)) {
+            return self.exceptions.get(at).copied();
+        }
         let at = self.to.binary_search_by(|(known, _)| known.cmp(&prefix)).ok()?;
         self.route(prefix, self.to[at].1)
     }
@@ -116,10 +148,10 @@ impl FromIterator<Route> for Routes {
 impl PartialEq for Routes {
     /// Of nodes that share their destinations in time of the places, not of the routes.
     fn eq(&self, other: &Self) -> bool {
-        if Arc::ptr_eq(&self.to, &other.to) && self.places == other.places && self.first_hops == other.first_hops {
-            return true;
-        }
-        self.iter().eq(other.iter())
+        let has_same = || {
+            self.places == other.places && self.first_hops == other.first_hops && self.exceptions == other.exceptions
+        };
+        (Arc::ptr_eq(&self.to, &other.to) && has_same()) || self.iter().eq(other.iter())
     }
 }
 
@@ -165,6 +197,22 @@ mod tests {
         let more = Routes::new(to, vec![1, 1, 2], &[hop(7), hop(3)]);
         assert_ne!(more, routes);
         assert_ne!(routes.iter().skip(1).collect::<Routes>(), routes);
+    }
+
+    /// Catches an exception beside the route that it is in the place of, one that is behind routes of greater prefixes, and one that does not count.
+    #[test]
+    fn an_exception_is_the_route_to_its_prefix() {
+        let to: Destinations = [(net(2), 1), (net(4), 0), (net(6), 1)].into();
+        let shared = Routes::new(to, vec![0, 1], &[hop(3)]);
+        let other = |n: u16| Route { prefix: net(n), port: hop(9).0, next_hop: hop(9).1 };
+        let routes = shared.clone().except(vec![other(7), other(2), other(1), other(4)]);
+        let all: Vec<_> = routes.iter().map(|route| (route.prefix, route.port.get())).collect();
+        assert_eq!(all, [(net(1), 9), (net(2), 9), (net(4), 9), (net(6), 3), (net(7), 9)]);
+        assert_eq!((routes.len(), shared.len()), (5, 2));
+        assert_eq!([1, 2, 6, 5].map(|n| routes.to(net(n)).map(|r| r.port.get())), [Some(9), Some(9), Some(3), None]);
+        assert_ne!(routes, shared);
+        assert_eq!(routes, routes.iter().collect());
+        assert_eq!(routes.except(Vec::new()), shared);
     }
 
     /// Catches first hops beyond a number that is too small for them: those routes would be missing without a sign.

@@ -2,7 +2,7 @@
 //! Commands on the topology: every group is replanned before another one is declared, so that an update that makes a group
 //! infeasible is refused as a whole. Links that go out of service or come back concern the groups and nodes that use them, or could.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopy_model::FieldErrors;
@@ -22,6 +22,7 @@ use super::topology_draft::{BuiltTopology, TopologyDraft};
 use super::unrecorded::Unrecorded;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
+use crate::homes::Exceptions;
 use crate::metadata::{Labels, Metadata, check_labels};
 use crate::principal::Written;
 use crate::programs::Ground;
@@ -206,8 +207,20 @@ impl TopologyCommands<'_> {
         let nodes = &self.0.nodes;
         let routes = |node: NodeIx| &nodes[node].spec.base.routes;
         let rerouted = rerouted([old, &network], &self.0.addresses, &difference.paths, routes);
-        let bases = rerouted.into_iter().map(|node| (node, self.base(&network, node)));
-        let bases = bases.filter(|(node, base)| *nodes[*node].spec.base != *base).collect();
+        let mut bases: BTreeMap<NodeIx, NodeBase> =
+            rerouted.into_iter().map(|node| (node, self.base(&network, node))).collect();
+        if old.partly_cut() != network.partly_cut() {
+            let exceptions = Exceptions::new(&network, &self.0.addresses);
+            for (node, known) in nodes.iter().enumerate() {
+                let routes = &known.spec.base.routes;
+                let exceptions = exceptions.of(node, routes);
+                if routes.exceptions() != exceptions {
+                    let base = || NodeBase { routes: routes.clone().except(exceptions), ..(*known.spec.base).clone() };
+                    bases.entry(node).or_insert_with(base);
+                }
+            }
+        }
+        let bases = bases.into_iter().filter(|(node, base)| *nodes[*node].spec.base != *base).collect();
         let Avoided { down, silent } = avoided;
         let (metadata, is_apart) = (topology.metadata.clone(), topology.is_apart);
         let topology = Topology { metadata, network: Arc::new(network), down, silent, is_apart };

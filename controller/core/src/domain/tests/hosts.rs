@@ -93,6 +93,41 @@ fn a_host_with_several_links_has_the_state_of_each() {
     }
 }
 
+/// Catches a base that is left as it was when a host's link fails or is back, one that lacks what a new tree or another fault changes as well,
+/// and more nodes that change than have another way.
+#[test]
+fn a_link_of_a_host_changes_the_routes_of_the_nodes_that_led_to_it() {
+    let mut spec = fabric(4, 3, 3);
+    for (h, leaf) in [("h1-1", 2), ("h1-2", 3), ("h2-1", 1), ("h3-3", 4)] {
+        spec.links.push(link(&format!("leaf{leaf}/{h}"), &format!("{h}/eth1")));
+    }
+    let mut w = World::with(spec);
+    let plan = AddressPlan::default();
+    let mut draw = 0x2545_F491_4F6C_DD1D_u64;
+    let mut most = 0;
+    for round in 0..60 {
+        draw ^= draw << 13;
+        draw ^= draw >> 7;
+        draw ^= draw << 17;
+        let leaf = draw as usize % 4 + 1;
+        let all = ["host1", "host2", "host3", "h1-1", "h1-2", "h2-1", "h3-3", "up1", "up2", "up3"];
+        let ports: Vec<&str> =
+            all.into_iter().enumerate().filter(|(bit, _)| draw >> (20 + bit) & 9 == 9).map(|(_, p)| p).collect();
+        let generations =
+            |w: &World| ["leaf1", "leaf2", "leaf3", "leaf4"].map(|leaf| w.domain.node(leaf).unwrap().spec.generation);
+        let before = generations(&w);
+        w.run(ports_down(&format!("leaf{leaf}"), &ports)).unwrap();
+        most = most.max(before.iter().zip(generations(&w)).filter(|(was, is)| **was != *is).count());
+        let network = Arc::clone(&w.domain.state.topology.as_ref().unwrap().network);
+        for (node, known) in w.domain.state.nodes.iter().enumerate() {
+            let fresh = w.domain.state.with_thresholds(crate::routes::node_base(&network, &plan, None, node));
+            assert_eq!(*known.spec.base, fresh, "round {round}: {ports:?} of leaf{leaf}");
+        }
+    }
+    assert!(most > 1);
+    w.domain = w.restarted();
+}
+
 #[test]
 fn hosts_are_listed_in_pages_in_the_order_of_their_names() {
     let mut spec = fabric(3, 2, 4);
