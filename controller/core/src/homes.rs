@@ -35,8 +35,8 @@ pub(crate) fn exceptions(
     hop: impl Fn(NodeIx) -> Option<FirstHop>,
 ) -> Vec<Route> {
     let route = |(prefix, homes): &(_, Vec<NodeIx>)| {
-        let to = nearest(network, from, homes, &distance).filter(|_| !homes.contains(&from))?;
-        let (port, next_hop) = hop(to)?;
+        // A node that the host is behind is the nearest one itself, and no hop leads there.
+        let (port, next_hop) = hop(nearest(network, from, homes, &distance)?)?;
         Some(Route { prefix: *prefix, port, next_hop })
     };
     network.partly_cut().iter().filter_map(route).collect()
