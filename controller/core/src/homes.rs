@@ -11,7 +11,7 @@ use canopy_model::addressing::AddressPlan;
 use canopy_model::routes::{FirstHop, Route, Routes};
 
 use crate::hash::mix;
-use crate::topology::{Network, NodeIx};
+use crate::topology::{Network, NodeIx, PartlyCut};
 
 /// The one of these nodes that `from` leads packets to.
 pub(crate) fn nearest(
@@ -34,8 +34,11 @@ pub(crate) fn exceptions(
     distance: impl Fn(NodeIx) -> u32,
     hop: impl Fn(NodeIx) -> Option<FirstHop>,
 ) -> Vec<Route> {
-    let route = |(prefix, homes): &(_, Vec<NodeIx>)| {
-        // A node that the host is behind is the nearest one itself, and no hop leads there.
+    let route = |(prefix, homes, sound): &PartlyCut| {
+        // Groups need the host at a link that is drained: its node keeps to it.
+        if sound.contains(&from) {
+            return None;
+        }
         let (port, next_hop) = hop(nearest(network, from, homes, &distance)?)?;
         Some(Route { prefix: *prefix, port, next_hop })
     };
@@ -53,7 +56,7 @@ pub(crate) struct Exceptions<'a> {
 impl<'a> Exceptions<'a> {
     /// A search for each node that such hosts are behind.
     pub(crate) fn new(network: &'a Network, plan: &'a AddressPlan) -> Self {
-        let homes: BTreeSet<NodeIx> = network.partly_cut().iter().flat_map(|(_, homes)| homes).copied().collect();
+        let homes: BTreeSet<NodeIx> = network.partly_cut().iter().flat_map(|(_, homes, _)| homes).copied().collect();
         let distances = homes.into_iter().map(|home| (home, network.distances(home, |_| false).0)).collect();
         Self { network, plan, distances }
     }

@@ -135,8 +135,8 @@ struct Adjacency {
     all: Vec<Adjacent>,
 }
 
-/// A host of which packets should not take some link: its prefix, and the nodes of the others.
-pub(crate) type PartlyCut = (Ipv6Net, Vec<NodeIx>);
+/// A host of which packets should not take some link: its prefix, the nodes of the others, and those of all links that are not broken.
+pub(crate) type PartlyCut = (Ipv6Net, Vec<NodeIx>, Vec<NodeIx>);
 
 /// A link of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,8 +336,9 @@ impl Network {
                     links.iter().filter(|at| may(at.link)).map(|at| at.node).collect()
                 };
                 let in_service = nodes(&|link| !self.is_broken(link) && !self.is_drained(link));
-                let best = if in_service.is_empty() { nodes(&|link| !self.is_broken(link)) } else { in_service };
-                (!best.is_empty() && best.len() < links.len()).then(|| (self.spec.hosts[*host].prefix, best))
+                let sound = nodes(&|link| !self.is_broken(link));
+                let best = if in_service.is_empty() { sound.clone() } else { in_service };
+                (!best.is_empty() && best.len() < links.len()).then(|| (self.spec.hosts[*host].prefix, best, sound))
             });
             cut.collect()
         })
